@@ -8,6 +8,7 @@ those that a token meets).
 """
 
 from collections import Counter
+from functools import lru_cache
 from typing import Literal
 
 from costmodels.model.further import entries_of, further_projections, scored_keys, stream_ends
@@ -148,6 +149,7 @@ def _indexer_flops(model: Model, kind: Kind, seq_length: int, *, causal: bool) -
     return keys * model.indexer.num_heads * model.indexer.head_dim
 
 
+@lru_cache(maxsize=64)
 def forward_flops(
     model: Model, *, seq_length: int, causal: bool = False, windowed: bool = True, logits: bool = True
 ) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -101,6 +102,7 @@ FFN_LETTERS: dict[str, Literal["dense", "experts", "none"]] = {"-": "dense", "E"
 """Letters of ``ffn_pattern``."""
 
 
+@lru_cache(maxsize=64)
 def layer_kinds(model: Model, seq_length: int | None = None) -> tuple[Kind, ...]:
     """The kind of every layer, first to last; a window no shorter than ``seq_length`` is no window."""
     window = model.sliding_window

@@ -7,6 +7,7 @@ expert parallelism deals whole experts out, and tensor parallelism may shard eac
 """
 
 from collections import Counter
+from functools import lru_cache
 
 from costmodels.model.further import further_parameters, norm_parameters, stream_ends
 from costmodels.model.layer_kinds import Kind, layer_kinds, mtp_kind
@@ -241,6 +242,7 @@ def final_norm_parameters(model: Model) -> int:
     return norm_parameters(model, model.hidden_size) if model.final_norm else 0
 
 
+@lru_cache(maxsize=64)
 def parameters(model: Model) -> int:
     """All parameters of the model, as of the published checkpoint.
 

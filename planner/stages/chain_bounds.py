@@ -2,17 +2,16 @@
 
 Given a limit on the slowest stage, each stage in turn takes as many slices as its time and its memory allow; the
 limit is too low for any split if the stages together do not reach the end. What a stage asks for grows with what it
-holds, so that taking the most is never worse. Bisection brings the limit up to where it may be high enough.
+holds, so that taking the most is never worse. Some limits at a time bring the one that is too low up to where it may
+be high enough. Most limits are too low by the slices of the usual kind alone, however the others are split.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from costmodels.arrays import Columns
 from costmodels.iteration import RowSeconds, all_sides, end_send, fullest_stage, pipeline_within, stage_extras
@@ -27,10 +26,16 @@ from planner.stages.bounds import StageBound
 
 _SLACK = 1e-9
 """Relative room for rounding: a bound must stay on the optimistic side."""
-_HALVINGS = 14
-"""Halvings of the distance between a limit that is too low and one that is not."""
+_SHARES = np.linspace(0.0, 1.0, 9)
+"""Limits to try between one that is too low and one that is not: these shares of the way, as ratios."""
+_TIMES = 6
+"""How often: as fine as 18 halvings, in a third of the calls, which cost more than what they compare."""
 _COARSE = 1e-3
-"""Room for how coarsely a bisection ends."""
+"""Room for how coarsely that ends."""
+_SECONDS = np.array([1.0, 0.0, 1.0])
+"""Which of the three sums that stages are limited in are seconds."""
+_TINY = 1e-30
+"""Seconds or bytes that stand for none where something is divided by them."""
 _CELLS = 1 << 20
 """Rows times stages times slices to work on at a time."""
 
@@ -55,10 +60,17 @@ def chain_lower_bound(
     worth = np.flatnonzero(low < limit)
     for some in _alike(rows.take(worth), scenario):
         part = worth[some]
-        chains = _chains(rows.take(part), seconds.take(part), memory.take(part), scenario, fewest[part])
-        if len(held := np.flatnonzero(chains.reaches(limit[part]))):
-            bound.feasible[part[held]] = True
-            bound.slowest[part[held]] = _lowest(chains.take(held), low[part[held]]) * (1 - _SLACK)
+        stages = _stages(rows.take(part), seconds.take(part), memory.take(part), scenario, fewest[part])
+        limits = np.minimum(limit[part], stages.most)
+        likely = np.flatnonzero(stages.may_reach(limits))
+        if not len(likely):
+            continue
+        chains = _chains(stages.take(likely))
+        held = np.flatnonzero(chains.reaches(limits[likely, None])[:, 0])
+        if len(held):
+            part = part[likely[held]]
+            bound.feasible[part] = True
+            bound.slowest[part] = _lowest(chains.take(held), low[part]) * (1 - _SLACK)
     return bound
 
 
@@ -83,53 +95,88 @@ def _alike(rows: Strategies, scenario: Scenario) -> Iterator[Ints]:
 
 def _lowest(chains: _Chains, low: Floats) -> Floats:
     """A limit on the slowest stage that is too low or just enough, (n,): no split is below."""
-    low = np.maximum(low, chains.least)
-    high, enough = chains.most, chains.reaches(low)
-    for _ in range(_HALVINGS):
-        middle = np.minimum((low + high) / 2.0, 1.25 * low)
-        reached = chains.reaches(middle)
-        high, low = np.where(reached, middle, high), np.where(reached | enough, low, middle)
+    low = np.maximum(low, chains.stages.least)
+    high, each = np.maximum(low, chains.stages.most), np.arange(len(low))
+    for _ in range(_TIMES):
+        limits = low[:, None] * (high / low)[:, None] ** _SHARES
+        too_low = (~chains.reaches(limits[:, :-1])).sum(axis=1)
+        low, high = limits[each, np.maximum(too_low - 1, 0)], limits[each, too_low]
     return low
 
 
 @dataclass(frozen=True, slots=True)
-class _Chains(Columns):
-    """Rows with the same number of stages p and slices S."""
+class _Stages(Columns):
+    """What stages have, of rows with the same number of stages p and slices S, and what slices ask for."""
 
-    extra: Floats
-    """Seconds of each stage beside its slices, (n, p)."""
     least: Floats
-    """No slowest stage is below, (n,)."""
+    """Seconds that no slowest stage is below, (n,)."""
     most: Floats
     """Seconds that no slowest stage needs more than, (n,)."""
-    behind: Ints
-    """Slices that the stages behind each one hold at least, (n, p)."""
+    possible: Bools
+    """Whether every stage has room for what it holds beside its slices, (n,)."""
+    last: Ints
+    """The last slice boundary that leaves enough slices to the stages behind each one, (n, p)."""
+    budget: Floats
+    """What a stage has for each of the sums that ``_asked`` of it, (n, p, 3), beside a limit on its seconds."""
+    times: Floats
+    """Micro-batches whose activations a stage holds, (n, p)."""
+    rate: Floats
+    """Least seconds that it takes to recompute a byte of a stage, (n, p)."""
+    slices: Floats
+    """Seconds, bytes of states, of activations in their leanest form and stored, of each slice, (n, 4, S)."""
+    usual: Ints
+    """A slice of the kind that is most frequent, and how many there are, (n, 2)."""
+
+    def may_reach(self, limits: Floats) -> Bools:
+        """Whether stages within the ``limits``, (n,), can hold all slices of the usual kind, and no others, (n,)."""
+        (place, number), slices = self.usual.T, self.slices
+        one = np.take_along_axis(slices, place[:, None, None], axis=2)
+        each = _asked(one.transpose(1, 0, 2), self.times, self.rate)
+        have = (self.budget + limits[:, None, None] * _SECONDS) * (1.0 + _SLACK)
+        held = np.floor((have / np.maximum(each, _TINY)).min(axis=2))
+        return self.possible & (np.maximum(held, 0.0).sum(axis=1) >= number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chains(Columns):
+    """Stages, and what all slices in front of each ask of them."""
+
+    stages: _Stages
     sums: tuple[Floats, ...]
-    """Of each stage (n, 3, S + 1): in front of every slice its seconds; bytes of slices in their leanest form; seconds
-    and what memory asks to recompute for each slice stored."""
-    room: tuple[Floats, ...]
-    """Bytes that a stage has for its slices, (n,) for each stage."""
-    spare: tuple[Floats, ...]
-    """Recomputation that the room of a stage saves, seconds, (n,) for each stage."""
+    """Of each stage (n, 3, S + 2): what slices in front of every one ``_asked`` of it; infinite behind the last."""
 
-    def reaches(self, limit: Floats) -> Bools:
-        """Whether stages within ``limit`` can hold all slices, some each at least, as far as this bound sees, (n,)."""
-        start, slices = np.zeros(len(limit), dtype=np.int64), self.sums[0].shape[2] - 1
-        for stage, sums in enumerate(self.sums):
-            left = limit - self.extra[:, stage]
-            budget = np.stack([left, self.room[stage], left + self.spare[stage]], axis=1)
-            start = np.maximum(start, np.minimum(_within(sums, start, budget), slices - self.behind[:, stage]))
-        return (start >= slices) & (np.array(self.room) >= 0.0).all(axis=0)
+    def reaches(self, limits: Floats) -> Bools:
+        """Whether stages within k ``limits`` can hold all slices, some each at least, as far as seen here, (n, k)."""
+        start, slices = np.zeros(limits.shape, dtype=np.int64), self.stages.slices.shape[2]
+        each, allowed = np.arange(len(limits))[:, None], limits[:, :, None] * _SECONDS
+        for stage, before in enumerate(self.sums):
+            target = (before[each, :, start] + (allowed + self.stages.budget[:, stage, None])) * (1.0 + _SLACK)
+            held = (before[:, None] > target[..., None]).argmax(axis=3).min(axis=2) - 1
+            start = np.maximum(start, np.minimum(held, self.stages.last[:, stage, None]))
+        return (start >= slices) & self.stages.possible[:, None]
 
 
-def _within(before: Floats, start: Ints, budget: Floats) -> Ints:
-    """The last slice boundary whose sums from ``start`` are all within their budgets, (n, 3): (n,)."""
-    target = before[np.arange(len(start)), :, start] + budget
-    target = target + _SLACK * np.abs(target) + _SLACK * before[:, :, -1]
-    return np.asarray((before <= target[:, :, None]).sum(axis=2).min(axis=1) - 1)
+def _chains(stages: _Stages) -> _Chains:
+    slices = np.pad(stages.slices.cumsum(axis=2), ((0, 0), (0, 0), (1, 0))).transpose(1, 0, 2)
+    sums = []
+    for times, rate in zip(stages.times.T[:, :, None], stages.rate.T[:, :, None], strict=True):
+        before = np.full((len(times), 3, slices.shape[2] + 1), np.inf)
+        before[:, :, :-1] = _asked(slices, times, rate).transpose(0, 2, 1)
+        sums.append(before)
+    return _Chains(stages, tuple(sums))
 
 
-def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, fewest: Ints) -> _Chains:
+def _asked(slices: Floats, times: Floats, rate: Floats) -> Floats:
+    """What slices (4, ...) ask of stages that hold activations so many ``times``, arrays (..., 3).
+
+    Seconds; bytes in their leanest form; seconds and what memory asks to recompute for each byte stored.
+    """
+    seconds, states, leanest, stored = slices
+    lean, bent = states + times * leanest, seconds + rate * (states + times * stored)
+    return np.stack(np.broadcast_arrays(seconds, lean, bent), axis=-1)
+
+
+def _stages(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, fewest: Ints) -> _Stages:
     assert seconds.kinds is not None
     assert memory.kinds is not None
     pp = int(rows.pp[0])
@@ -145,30 +192,33 @@ def _chains(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
     fewest = fewest[:, :pp] if bool(scenario.stack.supports.uneven_stages) else np.ones_like(held, dtype=np.int64)
     usable = memory_limit(scenario, rows) - memory.everywhere
     lean = np.where(every, light, np.where(free, np.minimum(light, stored), stored))
-    cheapest = np.where(free, _cheapest(again, np.maximum(stored - light, 0.0)), 0.0)
-    passed, states, whole, leanest = (_sums(each) for each in (plain, state, stored, lean))
-    sums, room, spare = [], [], []
-    for stage in range(pp):
-        mine = held[:, stage]
-        fixed = first[:, stage] * (memory.first + mine * memory.embedding_activation) + last[:, stage] * memory.last
-        left = usable - fixed - (every & (fewest[:, stage] > 0)) * memory.working_at(last[:, stage]) + _SLACK * usable
-        rate, times = cheapest / mine, mine[:, None]
-        bent = passed + rate[:, None] * (states + times * whole)
-        sums.append(np.stack([passed, states + times * leanest, bent], axis=1))
-        room.append(left)
-        spare.append(rate * left)
-    least = ((fewest > 0) * plain.min(axis=0)[:, None] + extra).max(axis=1)
+    rate = np.where(free, _cheapest(again, np.maximum(stored - light, 0.0)), 0.0)[:, None] / held
+    room = (usable * (1.0 + _SLACK))[:, None] - _bytes_at_ends(memory, held, first, last)
+    room = room - (every[:, None] & (fewest > 0)) * memory.working_at(last)
+    slices = np.stack([plain, state, lean, stored]).transpose(2, 0, 1)
+    whole = _asked(slices.sum(axis=2).T[:, :, None], held, rate)
     behind = fewest[:, ::-1].cumsum(axis=1)[:, ::-1] - fewest
-    most = passed[:, -1] + extra.max(axis=1) + again.sum(axis=0)
-    return _Chains(extra, least, most, behind, tuple(sums), tuple(room), tuple(spare))
+    _, kinds, number = np.unique(counts, axis=0, return_index=True, return_counts=True)
+    return _Stages(
+        least=((fewest > 0) * plain.min(axis=0)[:, None] + extra).max(axis=1),
+        most=plain.sum(axis=0) + extra.max(axis=1) + again.sum(axis=0),
+        possible=(room >= 0.0).all(axis=1),
+        last=len(counts) - behind,
+        budget=np.stack([-extra, room, rate * room - extra], axis=2) + _SLACK * whole,
+        times=held,
+        rate=rate,
+        slices=slices,
+        usual=np.broadcast_to([kinds[number.argmax()], number.max()], (len(rows), 2)),
+    )
+
+
+def _bytes_at_ends(memory: RowBytes, held: Floats, first: Bools, last: Bools) -> Floats:
+    """Bytes of the embedding and the head beside layers, by stage, (n, p)."""
+    embedding = memory.first[:, None] + held * memory.embedding_activation[:, None]
+    return first * embedding + last * memory.last[:, None]
 
 
 def _cheapest(again: Floats, saved: Floats) -> Floats:
     """Least seconds per byte that recomputing any slice takes, (n,); 0 where none saves any."""
     rate = np.where(saved > 0, again / np.where(saved > 0, saved, 1.0), np.inf).min(axis=0)
     return np.where(np.isfinite(rate), rate, 0.0)
-
-
-def _sums(each: NDArray[Any]) -> Floats:
-    """Sums in front of every slice: (S, n) to (n, S + 1)."""
-    return np.concatenate([np.zeros((1, each.shape[1])), each.cumsum(axis=0)]).T.copy()

@@ -9,7 +9,6 @@ so that a probability of fitting is a margin of memory.
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -24,7 +23,7 @@ from costmodels.strategy import Bools, Floats
 from planner.trust import error_model
 from planner.trust.error_model import FEW, SHARES, Points
 from planner.trust.similarity import NAMES, Traits, distance, setting
-from planner.trust.table import figures, source
+from planner.trust.table import figures, read_rows, source
 
 FREEDOM: Final = 2.0
 """Degrees of freedom of the Student-t: errors of memory have heavier tails than those of times. Most publishers are off
@@ -113,12 +112,7 @@ class Readings:
 @cache
 def readings() -> Readings:
     """The shipped table, read once; ``scripts/refresh_measured.py`` writes it."""
-    return from_rows(_rows())
-
-
-def _rows() -> list[dict[str, str]]:
-    with TABLE.open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
+    return from_rows(read_rows(TABLE))
 
 
 def from_rows(rows: list[dict[str, str]]) -> Readings:
@@ -165,7 +159,7 @@ def score_at(share: float) -> float:
 @cache
 def _settings() -> Traits:
     """Where memory was read, each setting once."""
-    apart = {tuple(row[name] for name in (*SETTING, *EXTENT)): row for row in _rows() if row["reading"]}
+    apart = {tuple(row[name] for name in (*SETTING, *EXTENT)): row for row in read_rows(TABLE) if row["reading"]}
     return from_rows(list(apart.values())).traits
 
 

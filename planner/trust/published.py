@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from planner.trust.table import read_rows
 
 _TABLE = Path(__file__).with_name("published.csv")
 
@@ -37,6 +38,6 @@ class Landmark(NamedTuple):
 @cache
 def landmarks() -> tuple[Landmark, ...]:
     """The published runs, read once; ``scripts/refresh_landmarks.py`` writes the table."""
-    with _TABLE.open(encoding="utf-8", newline="") as lines:
-        rows: list[dict[str, Any]] = list(csv.DictReader(lines))
-    return tuple(Landmark(**row | {"billions": float(row["billions"]), "gpus": int(row["gpus"])}) for row in rows)
+    return tuple(
+        Landmark(**row | {"billions": float(row["billions"]), "gpus": int(row["gpus"])}) for row in read_rows(_TABLE)
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from planner.trust.table import read_rows
 
 FILE: Final = Path(__file__).with_name("sources.csv")
 
@@ -29,5 +30,4 @@ def short_source(group: str, width: int) -> str:
 
 @cache
 def _rows() -> Mapping[str, Mapping[str, str]]:
-    with FILE.open(encoding="utf-8", newline="") as lines:
-        return {row["group"]: row for row in csv.DictReader(lines)}
+    return {row["group"]: row for row in read_rows(FILE)}

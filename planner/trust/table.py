@@ -147,8 +147,7 @@ def source(group: str) -> str:
 @cache
 def measured() -> Measured:
     """The shipped table, read once: nearest runs, the region and intervals rest on it."""
-    with TABLE.open(encoding="utf-8", newline="") as lines:
-        return from_rows(list(csv.DictReader(lines)))
+    return from_rows(read_rows(TABLE))
 
 
 @cache
@@ -158,13 +157,20 @@ def figures() -> Figures:
     return Figures(**found | {name: Variances(**found[name]) for name in ("variances", "memory")})
 
 
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a shipped table as text, by the names of the columns: ``csv.DictReader``, several times as fast."""
+    with path.open(encoding="utf-8", newline="") as lines:
+        names, *rows = csv.reader(lines)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
 def from_rows(rows: list[dict[str, str]]) -> Measured:
     """The table out of its rows as text."""
     words = ("group", "model", "precision", "shares")
-    values: list[dict[str, Any]] = [
-        {name: row[name] if name in words else float(row[name]) for name in Run._fields} for row in rows
+    values: list[list[Any]] = [
+        [row[name] for row in rows] if name in words else [float(row[name]) for row in rows] for name in Run._fields
     ]
     columns = {key: np.array([float(row[key]) for row in rows]) for key in (*SIZES, *EXTENTS, *SWITCHES)}
     sizes = {key: value if key in SWITCHES else np.log2(value) for key, value in columns.items()}
-    runs = tuple(Run(**one) for one in values)
+    runs = tuple(Run._make(one) for one in zip(*values, strict=True))
     return Measured(runs, Traits({key: np.array([row[key] for row in rows]) for key in NAMES}, sizes))

@@ -17,6 +17,7 @@ from planner.search.core_bounds import core_bound, known_bound, layer_bound, pas
 from planner.search.objective import Objective, build_below, near_lattice
 from planner.space import lattice
 from planner.space.lattice import begin, build
+from planner.stages import chain_bounds
 from tests.drawn import drawn_scenarios
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -78,15 +79,19 @@ def test_a_lattice_without_what_is_far_slower_counts_as_the_whole_one_and_keeps_
 
 
 class Counted:
-    """Cores bounded and strategies priced by each search of a question; memory worked out; strategies priced alone."""
+    """Cores bounded and strategies priced by each search of a question.
+
+    Then how many had their memory worked out, their slices laid out, or were priced alone.
+    """
 
     def __init__(self):
-        self.searches, self.memory, self.alone = [], 0, 0
+        self.searches, self.memory, self.laid_out, self.alone = [], 0, 0, 0
 
 
 @pytest.fixture
 def counted(monkeypatch):
     seen, search, memory, seconds = Counted(), searches.search, fitting.row_bytes, pricing.row_seconds
+    chains = chain_bounds._chains
 
     def counting(space, *arguments, **known):
         outcome = search(space, *arguments, **known)
@@ -97,6 +102,10 @@ def counted(monkeypatch):
         seen.memory += len(rows)
         return memory(rows, scenario)
 
+    def laying_out(stages):
+        seen.laid_out += len(stages.least)
+        return chains(stages)
+
     def pricing_alone(row, scenario):
         seen.alone += 1
         return seconds(row, scenario)
@@ -104,28 +113,30 @@ def counted(monkeypatch):
     monkeypatch.setattr(pricing, "row_seconds", pricing_alone)
     monkeypatch.setattr(searches, "search", counting)
     monkeypatch.setattr(fitting, "row_bytes", weighing)
+    monkeypatch.setattr(chain_bounds, "_chains", laying_out)
     monkeypatch.setattr(lattice, "LONG_SEQUENCE", 8192)  # as users have it
     return seen
 
 
 @pytest.mark.parametrize(
-    ("asked", "searches", "cores", "priced", "memory", "alone"),
+    ("asked", "searches", "cores", "priced", "memory", "laid_out", "alone"),
     [
-        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 19, 240_000, 256_000, 145_000, 9),
-        ({"model": "deepseek-v3", "gpus": 2048, "global_batch_size": 4096}, 19, 72_000, 222_000, 94_000, 9),
-        ({"model": "deepseek-v3", "gpus": 2048}, 18, 245_000, 508_000, 231_000, 9),
-        ({"model": "llama3.1-405b", "gpus": 16384}, 19, 246_000, 428_000, 201_000, 9),
-        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 61_000, 71_000, 12_500, 0),
+        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 19, 240_000, 256_000, 145_000, 0, 9),
+        ({"model": "deepseek-v3", "gpus": 2048, "global_batch_size": 4096}, 19, 72_000, 222_000, 94_000, 220, 9),
+        ({"model": "deepseek-v3", "gpus": 2048}, 18, 245_000, 508_000, 231_000, 200, 9),
+        ({"model": "llama3.1-405b", "gpus": 16384}, 19, 246_000, 428_000, 201_000, 0, 9),
+        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 61_000, 71_000, 12_500, 0, 0),
     ],
 )
 def test_a_plan_with_its_reasons_takes_a_bounded_number_of_searches_cores_and_strategies(
-    counted, asked, searches, cores, priced, memory, alone
+    counted, asked, searches, cores, priced, memory, laid_out, alone
 ):
     plan(PlanRequest(**asked))
     assert len(counted.searches) <= searches
     assert max(known for known, _ in counted.searches) <= cores
     assert sum(number for _, number in counted.searches) <= priced
     assert counted.memory <= memory
+    assert counted.laid_out <= laid_out
     assert counted.alone <= alone
 
 
