@@ -31,6 +31,7 @@ from costmodels.pipeline.bubble_share import bubble_share, straggler_share
 from costmodels.scenario import Scenario
 from costmodels.step.offload import ACTIVATIONS, layer_offload_seconds, step_offload_seconds
 from costmodels.step.optimizer import optimizer_seconds
+from costmodels.step.sharded import repeated_window
 from costmodels.step.traffic import stage_send_seconds, step_traffic
 from costmodels.strategy import BLOCK_AXES, LAYER_AXES, Floats, Ints, Strategies, once_for
 from costmodels.training.goodput import wall_stretch
@@ -182,19 +183,9 @@ def _layer_terms(
         selective=selective,
         layer_offload=offloaded,
         window=Passes(once.forward, deep * once.backward) - layer.hidden_ep.take(inverse),
-        repeated_window=_repeated_window(strategies, layer.compute.forward[inverse] - skipped, selective),
+        repeated_window=repeated_window(strategies, layer.compute.forward[inverse] - skipped, selective),
         paired=layer.paired.take(inverse),
     )
-
-
-def _repeated_window(strategies: Strategies, whole: Floats, selective: Floats) -> Floats:
-    """Seconds of a backward pass that repeat a forward one, (N,): of the ``whole`` layer, or ``selective`` ones of it.
-
-    Full sharding asks for the layer before as the gradient of a layer's output comes, ahead of all that a checkpoint in
-    it repeats, however much that is (``FSDPParamGroup.pre_backward`` [FSDP2]).
-    """
-    full, some = strategies.recompute == Recompute.FULL, strategies.recompute == Recompute.SELECTIVE
-    return np.where(full, whole, np.where(some, np.minimum(selective, whole), 0.0))
 
 
 def _with_forwards(passes: Passes, scenario: Scenario, back: float = 1.0) -> Passes:

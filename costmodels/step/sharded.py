@@ -31,7 +31,7 @@ from costmodels.layout.stage_contents import by_chunk, copies, joined
 from costmodels.model.layer_kinds import Depth, Kind
 from costmodels.model.model import Model
 from costmodels.model.parameters import attention_projections
-from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD
+from costmodels.names import SHARDED_GRADIENTS, SHARDED_PARAMETERS, WORD, Recompute
 from costmodels.primitives.collectives import all_reduce_seconds, gather_seconds, host_seconds
 from costmodels.primitives.overlap import prefetched
 from costmodels.primitives.rank_groups import Groups
@@ -294,3 +294,13 @@ def _chain(
     for (before, after), times in Counter(pairwise(order)).items():
         total = total + times * share * prefetched(seconds[after], windows[before], slow=slow, hidden=hidden)
     return total
+
+
+def repeated_window(strategies: Strategies, whole: Floats, selective: Floats) -> Floats:
+    """Seconds of a backward pass that repeat a forward one, (N,): of the ``whole`` layer, or ``selective`` ones of it.
+
+    Full sharding asks for the layer before as the gradient of a layer's output comes, ahead of all that a checkpoint in
+    it repeats, however much that is (``FSDPParamGroup.pre_backward`` [FSDP2]).
+    """
+    full, some = strategies.recompute == Recompute.FULL, strategies.recompute == Recompute.SELECTIVE
+    return np.where(full, whole, np.where(some, np.minimum(selective, whole), 0.0))
