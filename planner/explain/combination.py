@@ -34,7 +34,7 @@ PRICED: Final = 200
 SEARCHED: Final = 32
 """Combinations that a search is asked about, where pins leave axes free."""
 _CHANGED: Final = 0.1
-"""What a pin that changes at all counts beside its distance, a logarithm, so that few change."""
+"""What a pin that changes at all counts besides its distance, a logarithm, so that few change."""
 _RENAMED: Final = 3.0
 """What another name counts, such as another schedule."""
 

@@ -80,7 +80,7 @@ class _Kinds:
 
     @property
     def last(self) -> float:
-        """The value from which on nothing can be among the best beside the plan; infinite while those lack."""
+        """The value from which on nothing can be among the runners-up; infinite until there are enough."""
         if len(self.found) <= self.top:
             return math.inf
         return sorted(value for value, _ in self.found)[self.top] if self.top else 0.0
@@ -99,7 +99,7 @@ class _Kinds:
 
 
 def _enough(outcome: Outcome, top: int) -> float:
-    """Seconds in which the best ``top`` kinds beside the plan surely run: layouts whose even split takes no longer."""
+    """Seconds in which the best ``top`` kinds but the plan surely run: layouts whose even split takes no longer."""
     least: dict[tuple[int, ...], float] = {}
     for part in outcome.pool:
         near = part.take(part.fits & np.isfinite(part.even_split_seconds))

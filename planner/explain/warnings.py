@@ -151,7 +151,7 @@ def _words(strategy: Strategy, search: Search) -> str:
 
 
 WORTH_IT: Final = 0.01
-"""Share of the time from which a plan is told that takes other code."""
+"""Share of the time from which a plan that takes other code is shown."""
 _DEGREES: Final = ("tp", "cp", "pp", "ep", "dp")
 
 

@@ -35,7 +35,7 @@ from planner.space.scope import offloads
 MORE_MEMORY = "memory 2x"
 ANY_OFFLOAD = "offload any"
 WINS = 0.05
-"""Share of the time from which what saves memory at a price is told beside the plan."""
+"""Share of the time from which what saves memory at a price is shown with the plan."""
 WORTH_IT = 0.1
 """Share of the time that twice the GPUs must save to be worth them."""
 PART = 1e6

@@ -162,7 +162,7 @@ def _all_recomputed(search: Search, below: float, budget: Budget) -> Space:
     try:
         pins = {**search.pins, "recompute": Pin("recompute", (full,))}
         space = build_below(objective, pins, reach, budget=budget)
-    except BadRequest:  # pins that leave nothing beside it
+    except BadRequest:  # pins that leave nothing else
         return search.space.among(np.zeros(0, dtype=np.int64))
     if reach == math.inf:
         return space
@@ -259,7 +259,7 @@ def _refused(space: Space, subject: str, scenario: Scenario) -> str:
 
 
 class WhyNot(Answer):
-    """The answer to "why not this", schema ``why-not/1``: broken rules, or the price beside the best plan's.
+    """The answer to "why not this", schema ``why-not/1``: broken rules, or the price and the best plan's.
 
     Both where launchers start no such plan.
     """
@@ -286,7 +286,7 @@ class WhyNot(Answer):
 
 
 def compared(request: PlanRequest, pins: Mapping[str, Pin], pinned: Plan, best: Plan) -> WhyNot:
-    """The best plan under a request's pins beside the best of all."""
+    """The best plan under a request's pins, and the best of all."""
     mine = pinned.prediction.iteration_seconds if pinned.prediction else None
     theirs = best.prediction.iteration_seconds if best.prediction else None
     both = bool(pinned.prediction and best.prediction)
@@ -343,7 +343,7 @@ def _memory_parts(found: Plan) -> dict[str, float]:
 
 
 def _time_parts(found: Plan) -> dict[str, float]:
-    """Seconds of an iteration by cause, and with goodput what of the wall time goes beside them."""
+    """Seconds of an iteration by cause, and with goodput what of the wall time goes elsewhere."""
     lost = found.value - found.prediction.iteration_seconds if found.prediction else 0.0
     return found.breakdown_seconds | ({"interruptions and checkpoints": lost} if found.goodput else {})
 

@@ -51,7 +51,7 @@ _NONE = ("none", *PLAIN)
 
 
 class Doubts(NamedTuple):
-    """Reasons against N strategies beside their time, arrays (N,)."""
+    """Reasons against N strategies other than their time, arrays (N,)."""
 
     distance: Floats
     """To the nearest measured run."""

@@ -126,9 +126,8 @@ def as_frameworks_mean(row: Strategies, scenario: Scenario) -> tuple[Strategies,
     """The row as frameworks run what says nothing, and what else is priced, in words; "" where nothing is.
 
     One data-parallel rank has nothing to shard, though its stage decides what hosts hold, and one tensor rank splits no
-    sequence, whatever the switches say. What
-    shards fully keeps parameters and gradients whole beside a pipeline until its last micro-batch, as PyTorch's
-    pipelines tell FSDP to [FSDP2].
+    sequence, whatever the switches say. What shards fully keeps parameters and gradients whole under a pipeline until
+    its last micro-batch, as PyTorch's pipelines tell FSDP to [FSDP2].
     """
     at, meant = row.row(0), ""
     if at["dp"] * at["cp"] == 1 and at["sharding_degree"] <= 1 and not at["offload"]:
@@ -162,7 +161,7 @@ def plain_strategy(scenario: Scenario, axes: Mapping[str, int], batches: int) ->
 
 
 def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str) -> int:
-    """The data-parallel ranks: those that are left beside the ``ranks`` of one copy."""
+    """The data-parallel ranks: GPUs over the ``ranks`` of one copy."""
     if scenario.gpus % ranks:
         near = _dividing(scenario.gpus, axes)
         raise UnfilledPins(f"{said} = {ranks} does not divide {plural(scenario.gpus, 'GPU')}; {near}")

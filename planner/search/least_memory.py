@@ -67,7 +67,7 @@ def peak_lower_bounds(rows: StageRows) -> Floats:
 
 
 class _Columns(NamedTuple):
-    """Bytes beside layers, of a stage that recomputes, and per layer; fewest layers; which are stages: (N, P) each."""
+    """Bytes besides layers, of a stage that recomputes, and per layer; fewest layers; which are stages: (N, P) each."""
 
     fixed: Floats
     working: Floats

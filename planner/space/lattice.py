@@ -197,7 +197,7 @@ def add_partial(table: Table, kinds: Ints, sharding: Ints) -> int:
     """Add rows that recompute some layers once more as none or full; how many strategies that adds.
 
     What recomputes some layers may come to none or to all, and is then priced as that (``effective_recompute``). Where
-    that is another price and the ``kinds`` of recomputation asked for leave it out, it is laid out beside. ``sharding``
+    that is another price and the ``kinds`` of recomputation asked for leave it out, it is laid out too. ``sharding``
     holds the pairs of stage and degree.
     """
     recompute = table.shared["recompute"]

@@ -85,7 +85,7 @@ def _together(scenario: Scenario, axes: _Axes, cores: Strategies) -> str:
 
 
 def _sharding(scenario: Scenario, axes: _Axes, cores: Strategies) -> str:
-    """Degrees of sharding beside all ranks and those that a few devices hold."""
+    """Degrees of sharding other than all ranks and those that a few devices hold."""
     near, most = sharding_domains(scenario), _stages(axes)[-1:]
     layouts = _columns(cores, "tp", "cp", "dp")
     options = np.array([[0, *(-domain for domain in near)]])

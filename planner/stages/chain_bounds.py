@@ -113,11 +113,11 @@ class _Stages(Columns):
     most: Floats
     """Seconds that no slowest stage needs more than, (n,)."""
     possible: Bools
-    """Whether every stage has room for what it holds beside its slices, (n,)."""
+    """Whether every stage has room for what it holds besides its slices, (n,)."""
     last: Ints
     """The last slice boundary that leaves enough slices to the stages behind each one, (n, p)."""
     budget: Floats
-    """What a stage has for each of the sums that ``_asked`` of it, (n, p, 3), beside a limit on its seconds."""
+    """What a stage has for each of the sums that ``_asked`` of it, (n, p, 3), and a limit on its seconds."""
     times: Floats
     """Micro-batches whose activations a stage holds, (n, p)."""
     rate: Floats
@@ -213,7 +213,7 @@ def _stages(rows: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: S
 
 
 def _bytes_at_ends(memory: RowBytes, held: Floats, first: Bools, last: Bools) -> Floats:
-    """Bytes of the embedding and the head beside layers, by stage, (n, p)."""
+    """Bytes of the embedding and the head, by stage, (n, p)."""
     embedding = memory.first[:, None] + held * memory.embedding_activation[:, None]
     return first * embedding + last * memory.last[:, None]
 

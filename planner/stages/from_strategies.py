@@ -58,7 +58,7 @@ def single_problem(rows: StageRows) -> StageProblem:
 
 
 def _stage_costs(one: Strategies, seconds: RowSeconds, memory: RowBytes) -> dict[str, tuple[float, ...]]:
-    """Costs of stages beside slices that differ: such slices are empty where an end takes a layer's place."""
+    """Costs of stages besides those of slices that differ: such slices are empty where an end takes a layer's place."""
     stages = np.arange(int(one.pp[0]))[None, :]
     fixed = _fixed(one, memory, _in_flight(one, memory, stages.shape[1]), stages)[0]
     return {
@@ -298,7 +298,7 @@ def _cut_by(cut: Callable[[Model, int], list[int]], rows: Strategies, scenario: 
 
 
 def _fixed(rows: Strategies, memory: RowBytes, held: Floats, stages: Ints) -> Floats:
-    """Bytes beside the layers, (N, P): embedding, head and logits where they sit, shared parts everywhere."""
+    """Bytes besides the layers, (N, P): embedding, head and logits where they sit, shared parts everywhere."""
     first, last = ends(rows, stages)
     embedding = memory.first[:, None] + held * (memory.embedding_activation / copies(rows))[:, None]
     return memory.everywhere[:, None] + first * embedding + last * memory.last[:, None]

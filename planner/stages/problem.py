@@ -58,9 +58,9 @@ class StageProblem:
         num_microbatches: micro-batches m per iteration, or what else the slowest stage counts by.
         layer_seconds: forward and backward of one layer for one micro-batch, nothing recomputed; positive.
         recompute_seconds: extra seconds of a recomputed layer.
-        extra_seconds: (p,) seconds per micro-batch beside the layers: embedding, head, exposed sends.
+        extra_seconds: (p,) seconds per micro-batch besides the layers: embedding, head, exposed sends.
         memory_limit: bytes that a stage may use.
-        fixed_bytes: (p,) bytes beside the layers: states of embedding and head, logits, the framework.
+        fixed_bytes: (p,) bytes besides the layers: states of embedding and head, logits, the framework.
         layer_bytes: weights, gradients and optimizer states of one layer.
         activation_bytes: (p,) bytes held per layer that stores its activations, all micro-batches in flight.
         checkpoint_bytes: (p,) bytes held per recomputed layer, all micro-batches in flight.
