@@ -38,8 +38,9 @@ from hardware.catalogue import names
 from planner import MeshwrightError, PlanRequest, plan
 from planner.jobs.registry import export
 from planner.request.pins import parse_pins
-from planner.request.resolve import MEMORY_MARGIN, Resolved, resolve_search
+from planner.request.resolve import Resolved
 from planner.search.priced import price_strategies
+from planner.search.question import resolve_search
 from planner.space.active_rules import active
 from planner.space.divisors import divisors
 from planner.space.lattice import axes_of
@@ -162,7 +163,7 @@ def asked(seed: int, count: int) -> dict[str, Any]:
     filled = max(stage.total / stage.limit for stage in found.memory_bytes)
     told = any(line.startswith("memory margin") and "nothing fits" in line for line in found.defaults)
     line |= {"filled": filled, "margin_given_up": told, "starts": startable(found)}
-    line["overfull"] = filled > 1.0 - MEMORY_MARGIN + ROUNDING and not told
+    line["overfull"] = filled > 1.0 - resolved.margin + ROUNDING and not told
     moved = any("nothing fits" in said or "faster than" in said for said in found.defaults)
     if found.status != "optimal" or moved or isinstance(resolved.question, Mixed):
         return line

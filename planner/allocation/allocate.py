@@ -23,8 +23,8 @@ from planner.explain.infeasible import nearest_in_words
 from planner.request.budget import SEARCH, SPLIT, Budget
 from planner.request.defaults import rents
 from planner.request.progress import Tell
-from planner.request.resolve import resolve_search
 from planner.request.values import expect_type, whole_number
+from planner.search.question import resolve_search
 from planner.version import VERSION
 
 SHARE_OF_CURVES: Final = 0.8

@@ -28,12 +28,13 @@ from planner.request.changes import RequestChanges
 from planner.request.pins import parse_pins, shown_value
 from planner.request.progress import Tell
 from planner.request.request import LARGEST_GPUS, PlanRequest, request_from
-from planner.request.resolve import Resolved, resolve, resolve_search
+from planner.request.resolve import Resolved, resolve
 from planner.request.values import expect_type, share, whole_number
 from planner.rules.divisors import divisors
 from planner.search.best_first import Outcome
 from planner.search.memory_savers import Instead, answered_instead, describe_savers, note_savers
 from planner.search.objective import Objective, objective_of
+from planner.search.question import resolve_search
 from planner.search.split import Incumbent
 from planner.space.divisors import good_counts
 from planner.space.lattice import Space, build

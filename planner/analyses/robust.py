@@ -29,11 +29,12 @@ from planner.explain.levers import uncertain_levers
 from planner.request.budget import Budget
 from planner.request.progress import Tell
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve_search
+from planner.request.resolve import Resolved
 from planner.request.values import share
 from planner.search.best_first import Outcome, promising, search
 from planner.search.choice import CLOSE
 from planner.search.objective import Objective, objective_of, search_question
+from planner.search.question import resolve_search
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.lattice import Space
 

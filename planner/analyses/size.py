@@ -21,7 +21,8 @@ from planner.request.defaults import SPARES
 from planner.request.pins import parse_pins
 from planner.request.progress import Tell
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve_search
+from planner.request.resolve import Resolved
+from planner.search.question import resolve_search
 
 DAY: Final = 86_400.0
 MOST_GPUS: Final = 65_536

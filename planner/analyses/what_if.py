@@ -27,10 +27,11 @@ from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.progress import Tell
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve_search
+from planner.request.resolve import Resolved
 from planner.search.best_first import Outcome, search
 from planner.search.given import broken_rules
 from planner.search.objective import Search, objective_of
+from planner.search.question import resolve_search
 from planner.search.split import Incumbent
 from planner.space.cache import cached_space
 from planner.space.lattice import Space

@@ -19,9 +19,10 @@ from planner.request.fields import GIVEN_SPLIT
 from planner.request.pins import Pin, parse_pins
 from planner.request.progress import Tell
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve, resolve_search
+from planner.request.resolve import Resolved, resolve
 from planner.request.values import counts, expect_type
 from planner.search.given_by_group import pins_by_group
+from planner.search.question import resolve_search
 
 if TYPE_CHECKING:
     from planner.explain.why_not import WhyNot

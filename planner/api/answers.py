@@ -29,13 +29,14 @@ from planner.explain.why_not import challenges, why_not_lines
 from planner.frameworks.vendors import BY_XLA, XLA, needs_cuda
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
-from planner.request.resolve import Resolved, resolve_search
+from planner.request.resolve import Resolved
 from planner.search.best_first import Outcome
 from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.search.given import Given, drawn_chunks, given_strategy
 from planner.search.given_by_group import given_on_groups
 from planner.search.memory_savers import answered_instead, note_savers
 from planner.search.objective import Search, search_question
+from planner.search.question import resolve_search
 from planner.search.within_measured import prefer_measured
 from planner.space.mixed import MixedSpace
 from planner.space.scope import scope_of

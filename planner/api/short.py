@@ -10,10 +10,11 @@ from planner.api.answers import conclude
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve_search
+from planner.request.resolve import Resolved
 from planner.search.best_first import Outcome
 from planner.search.memory_savers import answered_instead, note_savers
 from planner.search.objective import Search, objective_of, search_question
+from planner.search.question import resolve_search
 from planner.space.cache import cached_space
 from planner.space.lattice import Space
 

@@ -24,10 +24,11 @@ from planner.request.budget import Budget
 from planner.request.fields import FIELDS, optional_fields
 from planner.request.pins import Pin, parse_pins, shown_value
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve_search, with_margin
+from planner.request.resolve import Resolved, with_margin
 from planner.rules.divisors import divisors
 from planner.search.given import broken_rules, checked_layers, single_strategy, split_or_given
 from planner.search.memory_savers import best_of, describe_savers
+from planner.search.question import resolve_search
 from planner.search.split import Incumbent
 from planner.space.lattice import MESH_AXES
 

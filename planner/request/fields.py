@@ -125,7 +125,7 @@ _ROWS: Final = (
           "One field of the stack or the model, such as stack.overlap.pp=0.1 or model.sliding_window=1024; or a "
           "feature as another stack has it, stack.pipeline-overlap=megascale. Again for more.",
           "PATH=VALUE", ("set",), kind="changes", also=("switches",), left_out=5),
-    Field("memory_margin", "Usable memory to leave alone (default: 5% in a search, none for a given strategy).",
+    Field("memory_margin", "Usable memory to leave alone (default: what makes a plan that is found 80% sure to fit).",
           "SHARE", kind="share", left_out=4),
     Field("expert_capacity", "Tokens every expert computes over the mean, such as 1.25; more are dropped.", "FACTOR",
           ("expert-capacity", "moe-expert-capacity-factor"), kind="number", left_out=3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -25,8 +26,6 @@ from planner.frameworks.registry import (
     FRAMEWORKS,
     check_goes_with,
     check_programs,
-    framework_of,
-    usual_framework,
     usual_stack,
 )
 from planner.request.defaults import (
@@ -39,13 +38,10 @@ from planner.request.defaults import (
     fine_tune_stack,
     usual_batch,
 )
-from planner.request.fields import DEFAULT_STACK, GIVEN_SPLIT, STACK_CHOICES
+from planner.request.fields import DEFAULT_STACK, STACK_CHOICES
 from planner.request.overrides import changed_model, changed_stack
 from planner.request.request import PlanRequest
 
-MEMORY_MARGIN: Final = 0.05
-"""Share of the usable memory that a search leaves free by default: predictions of memory miss by a
-few per cent, and what runs out of memory trains nothing."""
 GRADIENTS: Final = frozenset({"stack.gradients.gradient_bytes", "stack.gradients.reduce_bytes"})
 """What main_grads says too."""
 
@@ -76,10 +72,10 @@ class Resolved:
         return self.mixed or self.scenario
 
 
-def resolve(request: PlanRequest, *, with_usual_margin: bool = False) -> Resolved:
-    """Look up every name, fill every default; `resolve_search` those of a search too.
+def resolve(request: PlanRequest, *, margin_of: Callable[[Scenario], float] | None = None) -> Resolved:
+    """Look up every name, fill every default.
 
-    ``with_usual_margin`` takes a search's margin of memory, whatever the request says.
+    ``margin_of`` gives the margin of memory in place of the request's.
 
     Raises:
         BadRequest: values that contradict each other.
@@ -99,12 +95,14 @@ def resolve(request: PlanRequest, *, with_usual_margin: bool = False) -> Resolve
     seq_length = request.seq_length or model.seq_length
     _check_positions(model, seq_length)
     batch = request.global_batch_size or usual_batch(request, model, request.gpus, seq_length)
-    margin = usual_margin(stack) if with_usual_margin else request.memory_margin or 0.0
-    cluster = _with_price(with_margin(cluster, margin), request.price)
+    cluster = _with_price(cluster, request.price)
     tokens = request.tokens or default_tokens(model, tuned=stack.switches.task != "pretrain")
     asked = "" if request.framework in {None, ANY} else str(request.framework)
     sizes = (request.gpus, seq_length, batch, request.precision)
     scenario = Scenario(model, cluster.groups[0], stack, *sizes, framework=asked)
+    margin = margin_of(scenario) if margin_of else request.memory_margin or 0.0
+    cluster = with_margin(cluster, margin)
+    scenario = replace(scenario, group=cluster.groups[0])
     _ = scenario.rates
     _check_images(scenario)
     defaults = describe_defaults(request, scenario, cluster, tokens) + assumed_prices(base)
@@ -131,40 +129,7 @@ def _in_a_format_of(request: PlanRequest, cluster: Cluster) -> tuple[PlanRequest
     return (request.model_copy(update={"precision": found}), lacking[0].name) if found else (request, "")
 
 
-def usual_margin(stack: Stack) -> float:
-    """The share of the memory that a search leaves free by default."""
-    own = stack.calibrated.memory_margin
-    return MEMORY_MARGIN if own is None else own
-
-
 _OF_IMAGES: Final = ("images_per_sample", "image_tokens", "train_tower")
-_OF_ADAPTERS: Final = {"megatron-lm": "megatron-bridge"}
-"""For a framework that trains no adapters, the one that does."""
-
-
-def resolve_search(request: PlanRequest) -> Resolved:
-    """The question as it is searched, where it leaves these open: for the stack's framework, with a memory margin.
-
-    Raises:
-        BadRequest: layers of the stages are given, which a search would not keep to; and as `resolve`.
-    """
-    for name in GIVEN_SPLIT:
-        if getattr(request, name) is not None:
-            raise BadRequest(
-                f"{name}: a search chooses the split of the layers itself; `plan predict` prices a given one"
-            )
-    usual = request.memory_margin is None and request.objective != "memory"
-    found = resolve(request, with_usual_margin=usual)
-    sure = "80 % sure by runs of yours; " * (found.software.calibrated.memory_margin is not None)
-    said = [f"memory margin {100 * found.margin:.3g}% ({sure}--memory-margin 0 leaves none)"] if usual else []
-    scenario = found.scenario
-    if request.framework is None and not found.mixed and (framework := usual_framework(scenario)):
-        scenario = replace(scenario, framework=framework)
-        said.append(f"a plan that {framework} starts (--for any allows others)")
-    elif request.framework is None and scenario.frozen and (own := framework_of(scenario.stack.name)):
-        own = _OF_ADAPTERS.get(own, own)
-        said.append(f"a plan that {own} may not start (--for {own} keeps to those)")
-    return replace(found, request=request, scenario=scenario, defaults=(*found.defaults, *said))
 
 
 def _written_gradients(request: PlanRequest) -> str | None:

@@ -13,12 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from planner.request.resolve import MEMORY_MARGIN
 from planner.runs.corpus import Item, grouped
 from planner.runs.figures import Column, table
 from planner.trust.interval import COVERAGE
 from planner.trust.kinds import kinds_of, kinds_of_readings
-from planner.trust.memory import Reading, Readings, probabilities, readings, score_at, verdicts
+from planner.trust.memory import SURE, Reading, Readings, probabilities, readings, score_at, verdicts
 from planner.trust.table import Measured, measured
 
 COLUMNS: Final = (
@@ -39,8 +38,6 @@ WIDE: Final = 26
 """Characters of the names of kinds, with which the tables fit a terminal."""
 ASKED: Final = 28
 """The same of what is asked of a run that is said to fit."""
-SURE: Final = 0.8
-"""A probability of fitting that may be asked for."""
 Middle = Callable[[Sequence[float]], float]
 """A mean or a median."""
 
@@ -93,8 +90,7 @@ def unseen_fits() -> dict[str, dict[str, float]]:
     room, chance = known.column("room"), probabilities(known)
     return {
         "to the edge of the memory": verdicts(known, room >= 0.0),
-        f"with a margin of {MEMORY_MARGIN:.0%} (usual)": verdicts(known, room >= -math.log1p(-MEMORY_MARGIN)),
-        f"with a probability of {SURE:.0%}": verdicts(known, chance >= SURE),
+        f"with a probability of {SURE:.0%} (usual)": verdicts(known, chance >= SURE),
     }
 
 

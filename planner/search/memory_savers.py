@@ -21,10 +21,11 @@ from planner.frameworks.registry import ANY
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
-from planner.request.resolve import MEMORY_MARGIN, Resolved, resolve_search
+from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, search
 from planner.search.core_bounds import known_bound
 from planner.search.least_memory import ROUNDING, search_least_memory
+from planner.search.question import resolve_search
 from planner.search.split import Incumbent
 from planner.space.lattice import Space
 from planner.space.mixed import lay_out
@@ -37,7 +38,7 @@ DEGREES: Final = ("tp", "cp", "pp", "dp", "vpp", "ep", "etp", "micro_batch_size"
 """Axes that a bound depends on and no rule of dominance ends with: fewer of their values leave the best in."""
 NO_FRAMEWORK: Final = "framework any (nothing fits that the stack's framework can start)"
 """The remark that a plan cannot be started as it is."""
-NO_MARGIN: Final = f"(nothing fits with the usual {MEMORY_MARGIN:.0%})"
+NO_MARGIN: Final = "(nothing fits with the usual one)"
 """The remark that a plan goes nearer to the edge of the memory though nobody asked for it."""
 _PLAIN: Final = {"recompute_num_layers": 1, "offload": OFFLOADS.index("none")}
 _ALL: Final = {"recompute_num_layers": "1..", "offload": "any"}

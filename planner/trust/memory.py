@@ -28,6 +28,8 @@ from planner.trust.table import figures, read_rows, source
 FREEDOM: Final = 2.0
 """Degrees of freedom of the Student-t: errors of memory have heavier tails than those of times. Most publishers are off
 by a few per cent, and some by a third, where something is kept that the model does not know of."""
+SURE: Final = 0.8
+"""Probability of fitting that a search keeps a margin for."""
 TABLE: Final = Path(__file__).with_name("memory.csv")
 SETTING: Final = tuple(name for name in NAMES if name != "schedule")
 """Names that two settings may differ in."""
@@ -143,6 +145,16 @@ def memory_scale(scenario: Scenario) -> float:
     alone = known.common**2 + known.cell**2 + known.smooth**2 + known.noise**2
     own = known.own_model * scenario.stack.own_model
     return math.sqrt(alone) * math.exp(known.distance * nearest + known.few * (scenario.gpus < FEW) + own)
+
+
+def usual_margin(scenario: Scenario) -> float:
+    """The share of the memory that a search leaves free, so that its plan fits with a probability of ``SURE``.
+
+    By what runs of one's own need, where a stack was calibrated on such. In whole tenths of a per cent.
+    """
+    own = scenario.stack.calibrated.memory_margin
+    share = -math.expm1(-score_at(SURE) * memory_scale(scenario)) if own is None else own
+    return math.ceil(1000.0 * share) / 1000.0
 
 
 def below(scores: Floats) -> Floats:

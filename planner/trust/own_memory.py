@@ -19,8 +19,6 @@ from planner.trust.own_runs import prior_of, scatter_of
 
 GRID: Final = np.linspace(-1.5, 1.5, 3001)
 """Logarithms of factors that are weighed."""
-SURE: Final = 0.8
-"""Probability of fitting that the margin is for."""
 SURE_SCORE: Final = 0.941
 """The score that a Student-t of 4 degrees lies below so often."""
 _LEAST: Final = 1e-9
@@ -49,7 +47,7 @@ class Needs(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """The share of the memory to leave alone so that a plan fits with a probability of ``SURE``, 0 to 0.9."""
+        """The share of the memory to leave alone so that a plan fits with ``memory.SURE``, 0 to 0.9."""
         return min(max(-math.expm1(-self.center - SURE_SCORE * self.scale), 0.0), 0.9)
 
 
@@ -83,5 +81,5 @@ def _of_readings(points: Points, seen: Seen, known: Variances, prior: float) -> 
 def _middle(density: Floats) -> tuple[float, float]:
     """Median, and the scale that puts as much within it as a Student-t of 4 degrees has."""
     reached = np.cumsum(np.exp(density - density.max()))
-    low, middle, high = GRID[np.searchsorted(reached, reached[-1] * np.array([1.0 - SURE, 0.5, SURE]))]
+    low, middle, high = GRID[np.searchsorted(reached, reached[-1] * np.array([1.0 - memory.SURE, 0.5, memory.SURE]))]
     return float(middle), float(high - low) / 2.0 / SURE_SCORE

@@ -9,7 +9,7 @@ import pytest
 
 from planner import OutOfTime, PlanRequest, plan
 from planner.request.budget import Budget
-from planner.request.resolve import resolve_search
+from planner.search.question import resolve_search
 from planner.space.cache import cached_space
 
 BUSY = [sys.executable, "-c", "while True: pass"]

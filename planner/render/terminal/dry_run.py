@@ -8,7 +8,8 @@ from planner.request.defaults import length_source, tokens_source
 from planner.request.overrides import written
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest
-from planner.request.resolve import choices_of, resolve, resolve_search
+from planner.request.resolve import choices_of, resolve
+from planner.search.question import resolve_search
 
 
 def lines(request: PlanRequest, origins: Mapping[str, str], *, searched: bool) -> list[tuple[str, str, str]]:

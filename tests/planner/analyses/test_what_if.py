@@ -19,8 +19,9 @@ from planner.explain.levers import machine_levers, uncertain_levers
 from planner.render.terminal.what_if import words
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest
-from planner.request.resolve import resolve, resolve_search
+from planner.request.resolve import resolve
 from planner.search.best_first import search
+from planner.search.question import resolve_search
 
 ASK = PlanRequest(model="22b", gpus=64, global_batch_size=128, ties="fastest")
 

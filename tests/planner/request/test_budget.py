@@ -16,8 +16,8 @@ from planner.answer.text import NOT_KNOWN
 from planner.api import answers
 from planner.explain import why_not
 from planner.request.budget import BEGUN, Budget
-from planner.request.resolve import resolve_search
 from planner.search import best_first
+from planner.search.question import resolve_search
 from planner.space import table
 from planner.space.cache import cached_space
 from planner.space.lattice import build

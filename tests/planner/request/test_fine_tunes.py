@@ -7,7 +7,8 @@ from planner import PlanRequest, predict
 from planner.cli import main
 from planner.errors import BadRequest
 from planner.request.defaults import fine_tune_batch
-from planner.request.resolve import resolve, resolve_search
+from planner.request.resolve import resolve
+from planner.search.question import resolve_search
 
 SMALL = {"model": "qwen2.5-0.5b", "gpus": 8, "seq_length": 1024, "reasons": False}
 

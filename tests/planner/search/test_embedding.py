@@ -10,8 +10,8 @@ from multiprocessing import get_context
 import pytest
 
 from planner import Plan, PlanRequest, plan, predict
-from planner.request.resolve import resolve_search
 from planner.search.choice import CLOSE
+from planner.search.question import resolve_search
 from planner.space import cache
 
 ASKED = {"model": "llama2-7b", "gpus": 16}

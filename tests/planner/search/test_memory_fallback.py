@@ -11,9 +11,9 @@ from costmodels.names import OFFLOADS
 from planner import OutOfTime, PlanRequest, plan
 from planner.explain.what_helps import WINS
 from planner.request.budget import Budget
-from planner.request.resolve import MEMORY_MARGIN, resolve_search
 from planner.search import memory_savers
 from planner.search.memory_savers import FAR, NO_MARGIN, with_savers
+from planner.search.question import resolve_search
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
 ROUNDING = 1e-9
@@ -77,9 +77,9 @@ def test_more_memory_never_gives_a_slower_plan(share, steps, host, batch):
 
 def test_where_several_ways_save_memory_the_fastest_is_taken():
     request = asked(0.9 * least(), reasons=False)
-    both, alone = plan(request), {}
+    both, alone, margin = plan(request), {}, resolve_search(request).margin
     for pins in ({"recompute_num_layers": "2.."}, {"offload": "any", "recompute_num_layers": 1}):
-        alone[tuple(pins)] = seconds(plan(request.model_copy(update={"pins": pins, "memory_margin": MEMORY_MARGIN})))
+        alone[tuple(pins)] = seconds(plan(request.model_copy(update={"pins": pins, "memory_margin": margin})))
     assert math.isfinite(seconds(both))
     assert seconds(both) <= min(alone.values()) * (1.0 + ROUNDING)
 

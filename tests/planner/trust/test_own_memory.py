@@ -9,12 +9,12 @@ import pytest
 from scipy.stats import t
 
 from planner import PlanRequest, calibrate, plan, predict
-from planner.request.resolve import MEMORY_MARGIN
 from planner.runs.case import case_of
 from planner.runs.judge import shown_bytes
 from planner.runs.schema import run_of
 from planner.trust.error_model import FREEDOM, Variances
-from planner.trust.own_memory import SURE, SURE_SCORE, Needs, Seen, learn_needs
+from planner.trust.memory import SURE
+from planner.trust.own_memory import SURE_SCORE, Needs, Seen, learn_needs
 from tests.planner.measured_run import run
 from tests.planner.trust.test_error_model import points
 
@@ -81,9 +81,9 @@ def test_a_profile_says_what_memory_is_needed_and_plans_keep_the_margin_that_fol
     mine = question.model_copy(update={"stack": str(path)})
     usual, careful = plan(question), plan(mine)
     filled = [max(stage.total / stage.limit for stage in one.memory_bytes) for one in (usual, careful)]
-    assert filled[1] < 1.0 / 1.2 < filled[0] <= 1.0 - MEMORY_MARGIN
+    assert filled[1] < 1.0 / 1.2 < filled[0] <= 1.0 - usual.request["memory_margin"]
     assert careful.prediction.fit_probability >= SURE
-    assert any("80 % sure by runs of yours" in line for line in careful.defaults)
+    assert any("80% sure to fit by runs of yours" in line for line in careful.defaults)
 
 
 def test_prices_of_memory_stay_and_the_probability_follows(tmp_path):

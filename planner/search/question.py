@@ -1,0 +1,42 @@
+"""A question as it is searched: what it leaves open is settled so that the plan fits and starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from planner.errors import BadRequest
+from planner.frameworks.registry import framework_of, usual_framework
+from planner.request.fields import GIVEN_SPLIT
+from planner.request.request import PlanRequest
+from planner.request.resolve import Resolved, resolve
+from planner.trust.memory import SURE, usual_margin
+
+_OF_ADAPTERS: Final = {"megatron-lm": "megatron-bridge"}
+"""For a framework that trains no adapters, the one that does."""
+
+
+def resolve_search(request: PlanRequest) -> Resolved:
+    """The question with what a search leaves open settled: the stack's framework, a margin of memory.
+
+    Raises:
+        BadRequest: layers of the stages are given, which a search would not keep to; and as `resolve`.
+    """
+    for name in GIVEN_SPLIT:
+        if getattr(request, name) is not None:
+            raise BadRequest(
+                f"{name}: a search chooses the split of the layers itself; `plan predict` prices a given one"
+            )
+    usual = request.memory_margin is None and request.objective != "memory"
+    found = resolve(request, margin_of=usual_margin if usual else None)
+    by = " by runs of yours" * (found.software.calibrated.memory_margin is not None)
+    sure = f"{SURE:.0%} sure to fit{by}; --memory-margin 0 leaves none"
+    said = [f"memory margin {100 * found.margin:.3g}% ({sure})"] if usual else []
+    scenario = found.scenario
+    if request.framework is None and not found.mixed and (framework := usual_framework(scenario)):
+        scenario = replace(scenario, framework=framework)
+        said.append(f"a plan that {framework} starts (--for any allows others)")
+    elif request.framework is None and scenario.frozen and (own := framework_of(scenario.stack.name)):
+        own = _OF_ADAPTERS.get(own, own)
+        said.append(f"a plan that {own} may not start (--for {own} keeps to those)")
+    return replace(found, request=request, scenario=scenario, defaults=(*found.defaults, *said))
