@@ -236,7 +236,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "seq_length": scenario.seq_length,
         "tokens": resolved.tokens,
         "framework": asked.framework or scenario.framework or None,
-        "memory_margin": resolved.margin if asked.memory_margin is None and resolved.margin else asked.memory_margin,
+        "memory_margin": resolved.margin if resolved.margin_is_usual else asked.memory_margin,
         "adapters": str(adapters) if adapters else None,
         "changes": _made(asked.changes, scenario) or None,
         "stability": stability.model_dump(exclude_unset=True) if stability else None,

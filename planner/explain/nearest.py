@@ -31,6 +31,7 @@ from planner.search.memory_savers import best_of, describe_savers
 from planner.search.question import resolve_search
 from planner.search.split import Incumbent
 from planner.space.lattice import MESH_AXES
+from planner.trust.memory import usual_margin
 
 
 def without_one_option(resolved: Resolved, budget: Budget, *, same_job: bool = False) -> Iterator[tuple[str, Resolved]]:
@@ -242,10 +243,12 @@ def rounder_counts(count: int) -> list[int]:
 def with_gpus(resolved: Resolved, gpus: int) -> Scenario | None:
     """The question on so many GPUs with the same batch; None where such a cluster cannot be had."""
     try:
-        group = with_margin(resolved.machines.with_gpus(gpus), resolved.margin).groups[0]
+        cluster = resolved.machines.with_gpus(gpus)
     except BadNodeCount:
         return None
-    return replace(resolved.scenario, gpus=gpus, group=group)
+    there = replace(resolved.scenario, gpus=gpus, group=cluster.groups[0])
+    margin = usual_margin(there) if resolved.margin_is_usual else resolved.margin
+    return replace(there, group=with_margin(cluster, margin).groups[0])
 
 
 TRIED: Final = 400

@@ -87,7 +87,7 @@ MARGIN: Final = 1.0 - NEARLY_FULL
 def memory_edge(search: Search, budget: Budget) -> tuple[Advice, ...]:
     """What the margin costs that nobody asked for: the best without it, and its risk; none where that is no faster."""
     objective, margin = search.objective, search.resolved.margin
-    if search.resolved.request.memory_margin is not None or not margin:
+    if not search.resolved.margin_is_usual:
         return ()
     edge = replace(objective, margin=0.0).on(scale_device(objective.scenario, usable_memory=1.0 / (1.0 - margin)))
     there, tied = edge.compared(search.taken), 1.0 + edge.tie_width

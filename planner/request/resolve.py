@@ -67,6 +67,11 @@ class Resolved:
     """All node groups, where there are several; ``scenario`` then has the first one's machines and all the GPUs."""
 
     @property
+    def margin_is_usual(self) -> bool:
+        """Whether memory is left alone that the request does not speak of, as a search leaves it."""
+        return self.request.memory_margin is None and self.margin > 0.0
+
+    @property
     def question(self) -> AnyScenario:
         """What is priced: the scenario on its one node group, or on all of several."""
         return self.mixed or self.scenario

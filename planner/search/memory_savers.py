@@ -135,7 +135,7 @@ def _with_used(request: PlanRequest, resolved: Resolved, row: Strategies) -> Pla
 def _wider(request: PlanRequest, resolved: Resolved) -> Iterator[PlanRequest]:
     """The request with ever more of what it leaves open given up: the margin of memory, the framework."""
     yield request
-    open_margin = request.memory_margin is None and resolved.margin
+    open_margin = resolved.margin_is_usual
     open_framework = request.framework is None and resolved.scenario.framework
     if open_margin:
         yield request.model_copy(update={"memory_margin": 0.0})

@@ -92,7 +92,7 @@ def test_the_closest_run_is_named(answer):
 
 @pytest.mark.parametrize("gpus", [1, 2, 4, 8])
 def test_the_nearest_machine_that_works_does_work_in_the_time_it_says(gpus):
-    small = toy_cluster(device=toy_device(memory=1.2e8))
+    small = toy_cluster(device=toy_device(memory=1.5e8))
     asked = {"cluster": small, "gpus": gpus, "stack": toy_stack(zero_stages=(0, 1, 2, 3))}
     refused = ask(**asked)
     assert refused.status == "infeasible"

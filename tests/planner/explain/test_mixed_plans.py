@@ -92,7 +92,7 @@ def test_memory_is_held_against_the_device_of_each_stage():
     limits = {
         stage.group: memory.limit for stage, memory in zip(found.strategy.stages, found.memory_bytes, strict=True)
     }
-    assert limits == {"old": 80e9, "new": 60e9}
+    assert limits == pytest.approx({"old": 80e9, "new": 60e9})
     assert all(memory.total <= memory.limit for memory in found.memory_bytes)
 
 
