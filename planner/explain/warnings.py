@@ -16,7 +16,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Ints, Strategies
 from planner.answer.build import peak_bytes, strategy_record
 from planner.answer.plan import Advice, Strategy
-from planner.answer.text import NOTABLE, degrees_above_one, format_seconds, memory_savings
+from planner.answer.text import NOTABLE, degrees_above_one, format_seconds, memory_savings, probability_words
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import as_rejections, order_refusals
 from planner.explain.levers import scale_device
@@ -34,6 +34,7 @@ from planner.search.split import TOLERANCE
 from planner.space.active_rules import active, binding
 from planner.space.lattice import SHARDING, Space
 from planner.space.mixed import MixedSpace, lay_out
+from planner.trust.memory import fit_probability
 
 MOST_NAMED = 3
 """Values of one pin whose reasons are named."""
@@ -101,7 +102,8 @@ def memory_edge(search: Search, budget: Budget) -> tuple[Advice, ...]:
     filled = peak_bytes(price_strategy(taken.row, edge.scenario, taken.assignment))
     share = filled / edge.scenario.group.accelerator.usable_memory
     words = _words(strategy_record(taken.row, taken.assignment, edge.scenario), search)
-    risk = f"fills {share:.1%} of the memory and may run out, as predictions of memory are off by a few per cent"
+    sure = probability_words(fit_probability(edge.scenario, share))
+    risk = f"fills {share:.1%} of the memory and fits with a probability of {sure}"
     return (Advice(subject="--memory-margin 0", text=f"{gain:.1%} faster, {words}; it {risk}"),)
 
 

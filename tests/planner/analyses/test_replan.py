@@ -313,7 +313,7 @@ def test_a_replan_that_found_nothing_has_nothing_to_export(tmp_path):
 
 
 def test_where_nothing_fits_it_offloads_as_a_plan_for_its_devices_does_and_says_so():
-    runs = plan(PlanRequest(model="llama3-70b", gpus=24, global_batch_size=768, reasons=False))
+    runs = plan(PlanRequest(model="llama3-70b", gpus=32, global_batch_size=768, reasons=False))
     again = plan(PlanRequest(model="llama3-70b", gpus=16, global_batch_size=768, reasons=False))
     found = replan(runs, 16)
     assert again.strategy.offload != "none"

@@ -56,6 +56,7 @@ def test_a_plan_leaves_a_margin_unless_it_is_told_otherwise_and_says_what_that_c
     gain = 1.0 - edge.prediction.iteration_seconds / usual.prediction.iteration_seconds
     (said,) = (one.text for one in usual.choices if one.subject == "--memory-margin 0")
     assert said.startswith(f"{gain:.1%} faster, TP {edge.strategy.tp} PP {edge.strategy.pp} ")
+    assert said.endswith(f"and fits with a probability of {edge.prediction.fit_probability:.0%}")
     margin = usual.request["memory_margin"]
     assert f"memory margin {100 * margin:.3g}% (80% sure to fit; --memory-margin 0 leaves none)" in usual.defaults
 
