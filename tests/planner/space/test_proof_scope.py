@@ -6,7 +6,13 @@ from planner import PlanRequest, plan
 from planner.space import lattice
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
-SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "global_batch_size": 64}
+SHORT = {
+    "model": "moonlight-16b-a3b",
+    "gpus": 4,
+    "cluster": "dgx-a100-80gb",
+    "global_batch_size": 64,
+    "memory_margin": 0.05,
+}
 
 
 @pytest.fixture(autouse=True, scope="module")
