@@ -167,6 +167,13 @@ def _finding(finding: Mapping[str, Any]) -> str:
     return f"{where}: {message[:1].lower()}{message[1:]}, got {_short(given)}"
 
 
+def not_parsed(syntax: str, error: Exception, wrong: str = "") -> str:
+    """Why a text is not read as JSON, TOML or YAML, by what its parser raised; ``wrong`` is that it is none of it."""
+    if isinstance(error, RecursionError) or "nesting depth" in str(error):
+        return f"{syntax} nested too deeply"
+    return f"{wrong or f'not {syntax}'}: {' '.join(str(error).split())}"
+
+
 _LONGEST_WORD: Final = 200
 _LONGEST_LINE: Final = 2000
 _LONG_WORD: Final = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
