@@ -41,6 +41,10 @@ _PLAIN: Final = {
 class MeshwrightError(Exception):
     """Root of every error that the planner raises on purpose."""
 
+    def __str__(self) -> str:
+        """The message on one line, whatever its reader wrote at length."""
+        return one_line(super().__str__())
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as it is, whatever it was made from: sweeps send errors between processes."""
         return _rebuild, (type(self), self.args, self.__dict__)
