@@ -41,6 +41,10 @@ _PLAIN: Final = {
 class MeshwrightError(Exception):
     """Root of every error that the planner raises on purpose."""
 
+    def __str__(self) -> str:
+        """The message on one line, whatever its reader wrote at length."""
+        return one_line(super().__str__())
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as it is, whatever it was made from: sweeps send errors between processes."""
         return _rebuild, (type(self), self.args, self.__dict__)
@@ -165,6 +169,13 @@ def _finding(finding: Mapping[str, Any]) -> str:
     if "got " in message or shown:
         return f"{where}: {message}"
     return f"{where}: {message[:1].lower()}{message[1:]}, got {_short(given)}"
+
+
+def not_parsed(syntax: str, error: Exception, wrong: str = "") -> str:
+    """Why a text is not read as JSON, TOML or YAML, by what its parser raised; ``wrong`` is that it is none of it."""
+    if isinstance(error, RecursionError) or "nesting depth" in str(error):
+        return f"{syntax} nested too deeply"
+    return f"{wrong or f'not {syntax}'}: {' '.join(str(error).split())}"
 
 
 _LONGEST_WORD: Final = 200

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from hardware.errors import BadFile, MeshwrightError, UnknownName, flatten
+from hardware.errors import BadFile, MeshwrightError, UnknownName, flatten, not_parsed
 from hardware.spelling import bare_name, entry_meant
 from hardware.units import parse_quantity
 
@@ -27,6 +27,10 @@ PROFILE: Final = "profile/1"
 """What the field ``schema`` of a file says that holds a cluster and a stack, each as a table."""
 LARGEST: Final = 16 * 2**20
 """Bytes of the largest file that is read: a description that is longer is none."""
+_DEEPEST: Final = 60
+"""Tables and lists within each other that a document may have."""
+_MANY_DOTS: Final = 1000
+"""Those of a line before its sign of equality, from which a key is taken to be nested too deeply."""
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _LONGEST_NAME: Final = 100
 
@@ -142,13 +146,39 @@ def parsed(text: str, path: Path) -> Document:
     """
     json_file = path.suffix.lower() == ".json" or text.lstrip().startswith("{")
     try:
-        document = json.loads(text, object_pairs_hook=unique) if json_file else tomllib.loads(text)
+        document = json.loads(text, object_pairs_hook=unique) if json_file else parse_toml(text)
+        check_depth(document)
     except (ValueError, RecursionError) as error:
         hint = "; the name has a value already" if "Cannot overwrite" in str(error) else ""
-        raise BadFile(path, f"not {'JSON' if json_file else 'TOML'}: {error}{hint}") from None
+        raise BadFile(path, not_parsed("JSON" if json_file else "TOML", error) + hint) from None
     if not isinstance(document, dict):
         raise BadFile(path, f"expected a table of fields, got a {type(document).__name__}")
     return document
+
+
+def parse_toml(text: str) -> Document:
+    """The table that a TOML text holds.
+
+    Raises:
+        ValueError: not TOML.
+        RecursionError: nested too deeply; of a key with very many dots the parser takes minutes.
+    """
+    if any(line.partition("=")[0].count(".") > _MANY_DOTS for line in text.splitlines()):
+        raise RecursionError("a key has too many dots")
+    return tomllib.loads(text)
+
+
+def check_depth(value: object, left: int = _DEEPEST) -> None:
+    """Refuse a document that is nested too deeply for what reads it.
+
+    Raises:
+        RecursionError: it is, as of a parser.
+    """
+    if not left:
+        raise RecursionError("values within values")
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for one in inner:
+        check_depth(one, left - 1)
 
 
 def unique(pairs: list[tuple[str, Any]]) -> Document:

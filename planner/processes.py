@@ -169,31 +169,41 @@ def _started(function: Callable[[Any], Any]) -> tuple[Connection, SpawnProcess]:
     context = get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there, function), daemon=True)
-    with _unheard_interrupts():
+    with unheard_interrupts():
         process.start()
     there.close()
     return here, process
 
 
 @contextmanager
-def _unheard_interrupts() -> Iterator[None]:
-    """A process that is started inside hears no interrupt of the terminal, from its first instruction on."""
+def unheard_interrupts() -> Iterator[None]:
+    """A process that is started inside hears no interrupt until it begins to serve (`begin_serving`).
+
+    Nor does this one: a process that is half started would end with a traceback.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # which is started with the first process else, and lets interrupts in again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(pipe: Connection, function: Callable[[Any], Any]) -> None:
-    """Work out part by part until the pipe closes; an interrupt of the terminal is for the one that asks."""
+def begin_serving() -> None:
+    """Let SIGTERM end this process, which another one started; an interrupt of the terminal is for that one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def _serve(pipe: Connection, function: Callable[[Any], Any]) -> None:
+    """Work out part by part until the pipe closes."""
+    begin_serving()
     try:
         while True:
             part = pipe.recv()

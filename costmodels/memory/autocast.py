@@ -24,11 +24,14 @@ _FURTHER_CASTS = {"qkv": 2, "gate": 1}
 def is_autocast(strategies: Strategies, scenario: Scenario) -> Bools:
     """Where weights in fp32 that all train are cast for every product, (N,).
 
-    In programs that shard fully, stage 1 is that too, with gradients whole for a pipeline, and casts as it does.
+    In programs that shard fully, stage 1 is that too, with gradients whole for a pipeline, and casts as it does. Which
+    layouts of the others cast so is the stack's.
     """
     wide = scenario.stack.states.weight_bytes > WORD and scenario.precision != "fp32" and not scenario.frozen
     whole = 1 if scenario.stack.sharding.fsdp_stage2 else SHARDED_GRADIENTS
-    return wide & (strategies.zero_stage < whole)
+    where = scenario.stack.states.autocast
+    cast = {"whole": True, "unsplit": strategies.tp * strategies.pp == 1, "never": False}[where]
+    return wide & (strategies.zero_stage < whole) & cast
 
 
 def residual_bytes(strategies: Strategies, scenario: Scenario) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -90,7 +91,7 @@ def _crossing(tier: int, size: Ints, inside: Floats, within: Floats) -> Crossing
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class Groups(ABC):
     """Parallel groups of N rows, of ``size`` ranks each."""
 
     size: Ints
@@ -98,13 +99,13 @@ class Groups:
         default_factory=dict, init=False, compare=False, repr=False
     )
 
+    @abstractmethod
     def ranks_within(self, domain: int) -> Ints:
         """Ranks of the group inside one domain of that many GPUs (0: the whole cluster), shape (N,)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def within(self, domain: int) -> Groups:
         """The nearest ranks of each group, those inside one domain of that many GPUs."""
-        raise NotImplementedError
 
     def crossings(self, domains: tuple[int, ...]) -> tuple[Crossing, ...]:
         """The tiers that some of the groups cross, innermost first, where tiers have domains of so many GPUs."""

@@ -268,6 +268,9 @@ class StateCosts(Record):
     """Extra bytes per parameter for reduced-precision copies of the weights."""
     frozen_bytes: float = Field(0.0, ge=0, le=4)
     """Bytes per parameter of a layer whose weights are frozen; 0: as of others. Products take them in 16 bits."""
+    autocast: Literal["whole", "unsplit", "never"] = "whole"
+    """Where weights in fp32 that are whole on a rank are cast for every product: wherever they are, only without tensor
+    and pipeline ranks, or nowhere, as full sharding over one rank casts them."""
     optimizer_bytes: Count = 12
     """Bytes per parameter of master weights and moments of Adam."""
     optimizer_traffic: Count = 38

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice, product, takewhile
 from typing import Final, Literal
 
@@ -26,14 +27,16 @@ from planner.answer.build import provenance_record, strategy_record
 from planner.answer.plan import Answer, Provenance, Record, Strategy
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.levers import uncertain_levers
+from planner.explain.warnings import not_startable
 from planner.request.budget import Budget
+from planner.request.pins import parse_pins
 from planner.request.progress import Tell
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved
 from planner.request.values import share
 from planner.search.best_first import Outcome, promising, search
 from planner.search.choice import CLOSE
-from planner.search.objective import Objective, objective_of, search_question
+from planner.search.objective import Objective, Search, objective_of, search_question
 from planner.search.question import resolve_search
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.lattice import Space
@@ -46,9 +49,14 @@ RUNNERS_UP = 16
 class Question:
     """A lattice of strategies and the machines that they are priced on, on one node group or several."""
 
+    resolved: Resolved
     space: Space
-    objective: Objective
     budget: Budget
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What every scenario changes the machines of."""
+        return objective_of(self.resolved)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,6 +83,13 @@ class Question:
         within = takewhile(lambda _: not self.budget.spent(), solved)
         return list(islice((one for one in within if one is not None), RUNNERS_UP))
 
+    def warnings(self, chosen: Incumbent) -> tuple[str, ...]:
+        """That the stack's framework does not start a strategy; nobody knows of several node groups."""
+        if self.resolved.mixed:
+            return ()
+        pins = parse_pins(self.resolved.request.pins)
+        return not_startable(Search(self.resolved, pins, self.space, Outcome(best=chosen)))
+
 
 def _asked(request: PlanRequest, resolved: Resolved, budget: Budget) -> Question:
     """The question with its lattice.
@@ -84,11 +99,11 @@ def _asked(request: PlanRequest, resolved: Resolved, budget: Budget) -> Question
     """
     if not resolved.mixed:
         resolved, space, _, _ = best_of(request, budget)
-        return Question(space, objective_of(resolved), budget)
+        return Question(resolved, space, budget)
     found = search_question(resolved, budget)
     if found.outcome.best is None:
         raise nothing_found(budget, proved=found.outcome.proved)
-    return Question(found.space, found.objective, budget)
+    return Question(resolved, found.space, budget)
 
 
 def changed_by(scenario: Scenario, factors: Mapping[str, float]) -> Scenario:
@@ -160,6 +175,8 @@ class Robust(Answer):
     radius: float
     """Largest share, up to ``within``, at whose corners no candidate beats the best by more than 0.1 %."""
     statement: str
+    warnings: tuple[str, ...] = ()
+    """That the stack's framework does not start the choice."""
     defaults: tuple[str, ...]
     provenance: Provenance
 
@@ -205,7 +222,8 @@ def robust(request: PlanRequest, within: float | str, *, progress: Tell | None =
             best_in=int(np.sum(regret[i] <= TOLERANCE)),
         )
 
-    ranked = _without_repeats(map(candidate, np.lexsort((regret[:, 0], regret.max(axis=1))).tolist()))
+    order = np.lexsort((regret[:, 0], regret.max(axis=1))).tolist()
+    ranked = _without_repeats(map(candidate, order))
     best = int(np.argmin(seconds[:, 0]))
     return Robust(
         model=resolved.scenario.model.name,
@@ -220,6 +238,7 @@ def robust(request: PlanRequest, within: float | str, *, progress: Tell | None =
         radius=_radius(asked, candidates, within, best),
         statement=f"{len(candidates)} strategies were priced in {len(corners)} scenarios, each of whose best times is "
         "proved; other strategies, and rates between these scenarios, were not",
+        warnings=asked.warnings(candidates[order[0]]),
         defaults=resolved.defaults,
         provenance=provenance_record(resolved),
     )

@@ -235,6 +235,7 @@ def request_record(resolved: Resolved) -> dict[str, Any]:
         "global_batch_size": scenario.global_batch_size,
         "seq_length": scenario.seq_length,
         "tokens": resolved.tokens,
+        "main_grads": resolved.main_grads,
         "framework": asked.framework or scenario.framework or None,
         "memory_margin": resolved.margin if resolved.margin_is_usual else asked.memory_margin,
         "adapters": str(adapters) if adapters else None,

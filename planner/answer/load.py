@@ -14,7 +14,7 @@ from costmodels.layer.recompute_modules import module_mask
 from costmodels.layout.split import Assignment
 from costmodels.names import MODULES, VALUE_NAMES, Recompute
 from costmodels.strategy import Strategies, strategies
-from hardware.errors import flatten
+from hardware.errors import flatten, not_parsed
 from hardware.files import unique
 from planner.answer.build import catalogue_hashes
 from planner.answer.plan import Plan, Strategy
@@ -45,7 +45,7 @@ def read(text: str, name: str) -> Plan:
         document = json.loads(text, parse_constant=no_constant, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         other = "`plan --from FILE --format json` makes one of a job"
-        why = f"not JSON: {error}" if text.lstrip()[:1] in {"{", "["} else other
+        why = not_parsed("JSON", error) if text.lstrip()[:1] in {"{", "["} else other
         raise BadRequest(f"{name}: not an answer of `plan --format json`: {why}") from None
     whole, document = document, picked(document, name)
     said = document.get("schema") if isinstance(document, dict) else None

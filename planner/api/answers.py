@@ -125,7 +125,7 @@ def conclude(search: Search, budget: Budget) -> Plan:
 
 def _check_found(outcome: Outcome, budget: Budget) -> None:
     if outcome.best is None and not outcome.proved:
-        raise OutOfTime(f"no plan after {outcome.priced} strategies were priced {budget.limit}")
+        raise OutOfTime(f"no plan after {outcome.priced} strategies were priced {budget.enough}")
 
 
 def _infeasible(resolved: Resolved, refused: tuple[Rejection, ...]) -> Plan:

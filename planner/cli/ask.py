@@ -182,15 +182,12 @@ def _configured(path: str) -> dict[str, Any]:
     from planner.request.document import question_fields
     from planner.request.files import with_relative_files
 
-    try:
-        document = document_in(path)
-        if ran := measured_run(path):
-            if ran.request is None:
-                raise BadRequest(f"{path}: the run makes no request: {ran.unpriced}")
-            document = document["request"]
-        document = with_relative_files(document, expanded(path))
-    except RecursionError as error:
-        raise BadRequest(f"{path}: {error}") from None
+    document = document_in(path)
+    if ran := measured_run(path):
+        if ran.request is None:
+            raise BadRequest(f"{path}: the run makes no request: {ran.unpriced}")
+        document = document["request"]
+    document = with_relative_files(document, expanded(path))
     if str(document.get("schema", "")).startswith(("plan/", "replan/")):
         document = _asked_again(document, path)
     return question_fields(document, path)

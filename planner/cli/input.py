@@ -11,7 +11,7 @@ import click
 
 from planner.cli.ending import say
 from planner.cli.output import check_writable
-from planner.errors import BadFile, BadRequest
+from planner.errors import BadRequest
 from planner.request.fields import PIN_AXES
 
 if TYPE_CHECKING:
@@ -118,23 +118,12 @@ def document_in(config: str | None) -> dict[str, Any]:
         BadFile: it is none of these.
     """
     from hardware.files import expanded, parsed
+    from planner.jobs.yaml_text import yaml_table
 
     if config is None:
         return {}
     path = expanded(config)
-    return _of_yaml(text_in(config), path) if path.suffix in {".yaml", ".yml"} else parsed(text_in(config), path)
-
-
-def _of_yaml(text: str, path: Path) -> dict[str, Any]:
-    from planner.jobs.yaml_text import parse_yaml
-
-    try:
-        found = parse_yaml(text)
-    except ValueError as error:
-        raise BadFile(path, f"not YAML: {error}") from None
-    if not isinstance(found, dict):
-        raise BadFile(path, f"expected a table of fields, got a {type(found).__name__}")
-    return found
+    return (yaml_table if path.suffix in {".yaml", ".yml"} else parsed)(text_in(config), path)
 
 
 def is_run(document: Mapping[str, Any]) -> bool:

@@ -83,10 +83,15 @@ RULES: Final = (
 ALONE: Final = (usual("megatron-adapters", f"{_ARGUMENTS} has none"),)
 """What Megatron-LM lacks alone."""
 
+WIDE_GRADIENTS: Final = ("bf16", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4")
+"""Recipes of mixed precision by name that reduce gradients in fp32, all of Megatron-Bridge 0.6 but that of fp16.
+
+A recipe's ``grad_reduce_in_fp32`` goes over that of ``ddp``, and a name has no fields to override
+(``megatron.bridge.training.mixed_precision: MixedPrecisionConfig.setup``).
+"""
 BRIDGE: Final = (
     usual("bridge-precision", "megatron.bridge.training.mixed_precision: MixedPrecisionConfig",
-        "bf16", "fp16", "fp8", "fp8-current", "fp8-block", "mxfp8", "nvfp4",
-        sentence="no mixed precision recipe for {precision}; {works}"),
+        "fp16", *WIDE_GRADIENTS, sentence="no mixed precision recipe for {precision}; {works}"),
     usual("bridge-optimizer", "megatron.bridge.utils.activation_map: str_to_dtype", "adam", "adam-bf16", "sgd", "muon",
         sentence="no optimizer {optimizer}: no override says moments in 8 bits; {works}"),
     FrameworkRule("bridge-hybrid", ("tp",), "no layers by pattern; megatron-lm does",

@@ -27,6 +27,8 @@ def _copies_outermost(c: Columns, _x: Facts) -> Mask:
     return (c["pp"] == 1) | (shared == c["dp"] * c["cp"]) | (c["rank_order"] > 0)
 
 
+WIDE_GRADIENTS: Final = ("bf16", "fp16")
+"""Formats under which ``amp_master_grad`` adds gradients up in fp32, which sharding needs and the exporter writes."""
 RULES: Final = (
     FrameworkRule("paddle-device", ("tp",), NO_DEVICE, "paddle.device; PaddleCustomDevice: backends", not_made_by(TPU)),
     usual("paddle-schedule", f"{_LAYERS}.pipeline_parallel", "1f1b",
@@ -45,7 +47,7 @@ RULES: Final = (
         "paddle.distributed.fleet.base.topology: CommunicateTopology", _copies_outermost),
     usual("paddle-vocabulary", f"{_LAYERS}: PipelineLayer"),
     usual("paddle-recompute", f"{_ARGUMENTS}: recompute_granularity", "none", "full"),
-    usual("paddle-precision", f"{_ARGUMENTS}: amp_master_grad, which sharding needs and fp32 refuses", "bf16", "fp16"),
+    usual("paddle-precision", f"{_ARGUMENTS}: amp_master_grad, which sharding needs and fp32 refuses", *WIDE_GRADIENTS),
     usual("paddle-offload", _DEGREES, "none", sentence="no offload {offload} with these arguments"),
     usual("paddle-optimizer", f"{_ARGUMENTS}: optim", "adam"),
 )  # fmt: skip

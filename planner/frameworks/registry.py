@@ -30,7 +30,7 @@ class Framework:
             "whole" every layer or none.
         dropped: usual rules that do not hold: they prefer what this framework refuses.
         cut: layers of every stage where the framework itself divides them; None lets the plan divide them.
-        main_grads: the format of gradients that its files have, where its stack's own recipes have another.
+        wide_gradients: formats of the products under which its files add gradients up in fp32, whatever its stack does.
         launches: stacks that a job is launched with by its files where no framework is asked for.
         own_code: what it starts only from a user's code that is written for it, which a search proposes where it is
             pinned.
@@ -41,7 +41,7 @@ class Framework:
     recompute: Literal["free", "alike", "whole"] = "free"
     dropped: tuple[str, ...] = ()
     cut: Callable[[Model, int], list[int]] | None = None
-    main_grads: Literal["fp32"] | None = None
+    wide_gradients: tuple[str, ...] = ()
     launches: tuple[str, ...] = ()
     own_code: tuple[FrameworkRule, ...] = ()
 
@@ -82,7 +82,10 @@ _PARTS: Final = ("full-recompute", "full-recompute-hides")
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
     "megatron-lm": Framework(_MEGATRON, (*megatron.RULES, *megatron.ALONE), "alike", launches=_MEGATRON[:3]),
     "megatron-bridge": Framework(
-        (*_NEMO, "megatron-core"), (*megatron.BRIDGE, *megatron.RULES), "alike", main_grads="fp32"
+        (*_NEMO, "megatron-core"),
+        (*megatron.BRIDGE, *megatron.RULES),
+        "alike",
+        wide_gradients=megatron.WIDE_GRADIENTS,
     ),
     "deepspeed": Framework(
         _DEEPSPEED, deepspeed.RULES, "whole", _PARTS, launches=_DEEPSPEED[:1], own_code=deepspeed.OWN_CODE
@@ -98,7 +101,12 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     ),
     "pytorch": Framework(("torchtitan", "fsdp"), pytorch.RULES, "whole", _PARTS),
     "paddle": Framework(
-        ("paddle", "paddle-2021"), paddle.RULES, "whole", _PARTS, main_grads="fp32", launches=("paddle",)
+        ("paddle", "paddle-2021"),
+        paddle.RULES,
+        "whole",
+        _PARTS,
+        wide_gradients=paddle.WIDE_GRADIENTS,
+        launches=("paddle",),
     ),
     "nanotron": Framework(
         ("nanotron",), nanotron.RULES, "whole", _PARTS, nanotron.stage_layers, launches=("nanotron",)

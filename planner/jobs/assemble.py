@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from hardware.catalogue import cluster
+from hardware.errors import not_parsed
 from planner.errors import BadFile, BadRequest, MeshwrightError
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.imported import ImportedJob
@@ -99,7 +100,7 @@ def _broken(file: JobFile, name: str) -> str:
     try:
         found = SYNTAXES[name](file.text)
     except (ValueError, RecursionError) as error:
-        return f"{name} that does not parse: {str(error).splitlines()[0]}"
+        return not_parsed(name, error, f"{name} that does not parse")
     return "" if isinstance(found, dict) else f"{name} without a table of fields"
 
 

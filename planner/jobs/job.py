@@ -107,10 +107,9 @@ _BRIDGE_GATHERS: Final = frozenset({"fp8", "fp8-current", "mxfp8"})
 
 def _done_unasked(target: str, precision: str) -> dict[str, str]:
     """What a framework does as its files are written, where its stack does otherwise."""
-    if target == "megatron-bridge":
-        grads = "fp16" if precision == "fp16" else "fp32"
-        return {"main_grads": grads, "fp8_param_gather": _ON[precision in _BRIDGE_GATHERS]}
-    return {"main_grads": "fp32"} if target == "paddle" else {}
+    wide = {"main_grads": "fp32"} if precision in FRAMEWORKS[target].wide_gradients else {}
+    gathers = {"fp8_param_gather": _ON[precision in _BRIDGE_GATHERS]} if target == "megatron-bridge" else {}
+    return wide | gathers
 
 
 def uncarried_choices(

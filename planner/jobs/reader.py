@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 from hardware.errors import BadFile
-from hardware.files import LARGEST, reading, refuse_pipe
+from hardware.files import LARGEST, parse_toml, reading, refuse_pipe
 from planner.jobs.imported import ImportedJob
 from planner.jobs.values import put
-from planner.jobs.yaml_text import parse_yaml
+from planner.jobs.yaml_text import parse_yaml, yaml_value
 
-SYNTAXES: Final[Mapping[str, Callable[[str], Any]]] = {"JSON": json.loads, "TOML": tomllib.loads, "YAML": parse_yaml}
+SYNTAXES: Final[Mapping[str, Callable[[str], Any]]] = {"JSON": json.loads, "TOML": parse_toml, "YAML": parse_yaml}
 """What parses a table: every one raises a ValueError where it does not."""
 _UPWARDS: Final = 3
 """Folders above a script in which it may be started."""
@@ -266,8 +265,5 @@ def configured(
         return ImportedJob(missing=(f"{name} has the options, but is not here; give that file too",))
     made: dict[str, Any] = {**((file.document if file else None) or {})}
     for path, text in pairs.items():
-        try:
-            put(made, path.split("."), parse_yaml(text))
-        except ValueError:
-            put(made, path.split("."), text)
+        put(made, path.split("."), yaml_value(text))
     return job(made)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
+
+from hardware.errors import BadFile, not_parsed
+from hardware.files import check_depth
 
 _PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
 _TEXT: Final = "tag:yaml.org,2002:str"
@@ -39,8 +43,38 @@ def yaml_text(document: Mapping[str, Any]) -> str:
 
 
 def parse_yaml(text: str) -> Any:
-    """What a YAML text holds."""
+    """What a YAML text holds.
+
+    Raises:
+        ValueError: no YAML, or nested too deeply.
+    """
     try:
         return yaml.load(text, Loader=_LOADER)  # noqa: S506 - one of the two that are safe
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
+    except RecursionError:
+        raise ValueError("beyond the parser's nesting depth") from None
+
+
+def yaml_value(text: str) -> Any:
+    """What a word of a command line stands for as YAML; itself where it is none."""
+    try:
+        return parse_yaml(text)
+    except ValueError:
+        return text
+
+
+def yaml_table(text: str, path: Path) -> dict[str, Any]:
+    """The table of fields that a YAML file holds.
+
+    Raises:
+        BadFile: it is no YAML, or no table.
+    """
+    try:
+        found = parse_yaml(text)
+        check_depth(found)
+    except (ValueError, RecursionError) as error:
+        raise BadFile(path, not_parsed("YAML", error)) from None
+    if not isinstance(found, dict):
+        raise BadFile(path, f"expected a table of fields, got a {type(found).__name__}")
+    return found

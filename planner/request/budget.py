@@ -38,6 +38,8 @@ BEGUN: Final = 0.95
 """Share of a time limit after which nothing more begins: what has begun takes a while to end."""
 
 
+ONE_PLAN: Final = 1.5
+"""Seconds in which the largest questions of one node group have a plan, the start of the process among them."""
 _STARTED: Final = 19
 """Place of the start in Linux's status line of a process, after its name."""
 _start_up = [0.0]
@@ -61,10 +63,11 @@ class Budget:
         started: when the question was asked, by the clock of this process, to report how long the answer took.
         end: when nothing more begins, by the same clock, for the time limit to hold; infinite where there is none.
         limit: what ended a search that found nothing, as the end of a sentence.
+        within: the time limit in seconds; None where there is none.
         watch: receives how far the answer has come; None where nobody asked.
     """
 
-    __slots__ = ("effort", "end", "limit", "started", "watch")
+    __slots__ = ("effort", "end", "limit", "started", "watch", "within")
 
     def __init__(self, seconds: float | None = None, effort: float = SEARCH, *, progress: Tell | None = None) -> None:
         """``seconds`` are the time limit that the user gave, which counts in place of the effort."""
@@ -72,8 +75,9 @@ class Budget:
         self.started = time.perf_counter()
         self.end = math.inf if seconds is None else (_start_up[0] or self.started) + BEGUN * seconds
         self.effort = effort if seconds is None else math.inf
-        within = "the effort of one search" if seconds is None else f"{seconds:g} s"
-        self.limit = f"within {within}; --time-limit gives more"
+        self.within = seconds
+        what = "the effort of one search" if seconds is None else f"{seconds:g} s"
+        self.limit = f"within {what}; --time-limit gives more"
 
     @property
     def timed(self) -> bool:
@@ -98,6 +102,15 @@ class Budget:
     def seconds(self) -> float:
         """Seconds that are left of the time limit; infinite where there is none."""
         return max(self.end - time.perf_counter(), 0.0) if self.timed else math.inf
+
+    @property
+    def enough(self) -> str:
+        """What ended a search for one plan, with the time limit that is likely enough, as the end of a sentence."""
+        if self.within is None:
+            return self.limit
+        wanted = 2.0 * self.within + ONE_PLAN
+        likely = next((one for one in (2, 5, 10, 20, 50) if one >= wanted), math.ceil(wanted))
+        return f"within {self.within:g} s; --time-limit {likely} is likely enough"
 
     @property
     def solver_limits(self) -> dict[str, float]:
@@ -143,6 +156,7 @@ class Budget:
         """
         one = Budget(effort=effort)
         one.started, one.end, one.limit, one.watch = self.started, self.end, self.limit, self.watch
+        one.within = self.within
         if self.timed and share is not None:
             one.effort, one.end = math.inf, time.perf_counter() + share * self.seconds
         return one

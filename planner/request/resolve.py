@@ -63,6 +63,8 @@ class Resolved:
     """Share of the devices' usable memory that is left alone: ``scenario`` has the rest."""
     stability: Stability | None = None
     """Interruptions and checkpoints, where they are asked about."""
+    main_grads: str | None = None
+    """The format of gradients that is asked for, or that the files of the framework have."""
     mixed: Mixed | None = None
     """All node groups, where there are several; ``scenario`` then has the first one's machines and all the GPUs."""
 
@@ -90,7 +92,7 @@ def resolve(request: PlanRequest, *, margin_of: Callable[[Scenario], float] | No
     model = changed_model(model, request.changes)
     base = request.cluster if isinstance(request.cluster, Cluster) else find_cluster(request.cluster)
     request, lacking = _in_a_format_of(request, base)
-    grads = _written_gradients(request)
+    grads = written_gradients(request, request.framework)
     request = request.model_copy(update={"main_grads": grads}) if grads else request
     software = _stack(request, base)
     choices = choices_of(request)
@@ -115,13 +117,14 @@ def resolve(request: PlanRequest, *, margin_of: Callable[[Scenario], float] | No
         defaults += (f"model {model.name} (from the catalogue, for {request.model})",)
     defaults += describe_hosts(request, base)
     defaults += (f"precision {request.precision} ({lacking} has no bf16)",) if lacking else ()
-    defaults += (f"main gradients {grads} (as in the files for {asked})",) if grads else ()
+    defaults += describe_gradients(grads, asked)
     mixed = _mixed(request, scenario, cluster) if len(base.groups) > 1 else None
     if len(base.groups) > 1 and cluster.gpus != base.gpus:
         defaults += (describe_subset(cluster, base),)
     stability = request.stability or (Stability() if request.objective == "goodput" else None)
     defaults += describe_spares(scenario, stability, base) if stability else ()
-    return Resolved(request, scenario, cluster, base, software, tokens, defaults, margin, stability, mixed)
+    shown = (request, scenario, cluster, base, software, tokens, defaults, margin, stability)
+    return Resolved(*shown, main_grads=request.main_grads, mixed=mixed)
 
 
 def _in_a_format_of(request: PlanRequest, cluster: Cluster) -> tuple[PlanRequest, str]:
@@ -137,11 +140,16 @@ def _in_a_format_of(request: PlanRequest, cluster: Cluster) -> tuple[PlanRequest
 _OF_IMAGES: Final = ("images_per_sample", "image_tokens", "train_tower")
 
 
-def _written_gradients(request: PlanRequest) -> str | None:
-    """The format of gradients that the files of the framework asked for have, where nothing else is said of them."""
-    framework = FRAMEWORKS.get(request.framework or "")
-    said = request.main_grads or "stack" in request.model_fields_set or GRADIENTS & set(request.changes)
-    return None if framework is None or said or request.precision == "fp16" else framework.main_grads
+def written_gradients(request: PlanRequest, framework: str | None) -> str | None:
+    """The format of gradients that the files of a framework have, where nothing is said of gradients."""
+    said = request.main_grads or isinstance(request.stack, Stack) or GRADIENTS & set(request.changes)
+    known = FRAMEWORKS.get(framework or "")
+    return None if said or known is None or request.precision not in known.wide_gradients else "fp32"
+
+
+def describe_gradients(grads: str | None, framework: str) -> tuple[str, ...]:
+    """The remark that gradients have the format of a framework's files; none where that is not taken."""
+    return (f"main gradients {grads} (as in the files for {framework})",) if grads else ()
 
 
 def _stack(request: PlanRequest, cluster: Cluster) -> Stack:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
-from hardware.errors import BadFile
+from hardware.errors import BadFile, not_parsed
 from hardware.files import LARGEST, read, refuse_pipe
 from planner.runs.schema import SCHEMA, Run, run_of
 
@@ -108,6 +108,6 @@ def _parsed(path: Path, number: int, line: str) -> Any:
     try:
         return json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise BadFile(path, f"line {number} is not JSON: {error}") from None
+        raise BadFile(path, f"line {number} is {not_parsed('JSON', error)}") from None
     except ValueError:  # Python reads no whole numbers of more than 4,300 digits
         raise BadFile(path, f"line {number} has a whole number too long to be read") from None

@@ -86,7 +86,7 @@ def answered_instead(
     some = budget.part(0.0, share=1 / 2) if budget.timed else budget
     found = with_savers(request, resolved, some) if outcome.proved else None
     if found is None and outcome.proved and budget.timed and some.spent():
-        raise OutOfTime(f"nothing fits as asked, and what saves memory was not all looked at {budget.limit}")
+        raise OutOfTime(f"nothing fits as asked, and what saves memory was not all looked at {budget.enough}")
     return Instead(found) if found else None
 
 

@@ -19,6 +19,7 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies
 from costmodels.training.goodput import upkeep
 from planner.answer.text import format_bytes, format_seconds
+from planner.errors import OutOfTime
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
@@ -39,6 +40,8 @@ LEAST = 1 / 32
 """Share of the rows, those of the least bounds, that a first strategy is looked for in."""
 SAMPLE = 512
 """Rows that it is looked for in."""
+AFTER = 3e4
+"""Effort of the search after a time limit that left none: some rows are priced, and their layers hardly split."""
 FAR = 2.05
 """Times the seconds or bytes of that strategy from which others are left out: a machine twice as fast gains less."""
 
@@ -286,6 +289,9 @@ def search_question(
     question = objective.question
     space = lay_out(question, pins, budget=budget) if isinstance(question, Mixed) else _lattice(objective, pins, budget)
     outcome = objective.search(space, budget=budget)
+    cut_off = budget.timed and outcome.best is None and not outcome.proved and not isinstance(question, Mixed)
+    if space.sampled or cut_off:
+        return Search(resolved, pins, space, _after_the_limit(objective, space))
     if isinstance(question, Mixed) and outcome.best is None and outcome.proved:
         wider = lay_out(question, pins, one_width=False, budget=budget)
         found = objective.search(wider, budget=budget)
@@ -302,19 +308,34 @@ def _lattice(objective: Objective, pins: Mapping[str, Pin], budget: Budget) -> S
 
 
 def _far_left_out(begun: Begun, objective: Objective) -> Space | None:
-    """A large lattice without what needs far more than some strategy that fits; None of others, or where none does.
+    """A large lattice without what needs far more than some strategy that fits; None of others.
 
-    The strategy comes from rows spread over those of the least bounds.
+    The strategy comes from rows spread over those of the least bounds. Where a time limit passes before what may be
+    better is laid out, these rows alone, with the least bound of all.
     """
     if len(begun.table) < MANY:
         return None
     bound = begun.each(objective.passes_bound)
     least = np.flatnonzero(bound <= np.quantile(bound, LEAST))
-    some = begun.finish(least[:: -(-len(least) // SAMPLE)])
+    untimed = replace(begun, table=replace(begun.table, budget=None))
+    some = untimed.finish(least[:: -(-len(least) // SAMPLE)])
     priced = price_cores(some, np.arange(len(some.cores)), objective.scenario)
     needs = priced.even_split_peak_bytes if objective.by_memory else priced.even_split_seconds
     below = FAR * float(needs.min(initial=np.inf, where=priced.fits))
-    return near_lattice(begun, objective, below, bound) if math.isfinite(below) else begun.finish()
+    if not math.isfinite(below):
+        return begun.finish()
+    try:
+        return near_lattice(begun, objective, below, bound)
+    except OutOfTime:
+        return replace(some, below=float(bound.min()), sampled=True)
+
+
+def _after_the_limit(objective: Objective, space: Space) -> Outcome:
+    """What a small part of a second still finds where a time limit left none for what is laid out."""
+    found = objective.search(space, budget=Budget(effort=AFTER))
+    if space.sampled:
+        return replace(found, proved=False, lower_bound=0.0 if objective.by_memory else space.below)
+    return found
 
 
 def build_below(objective: Objective, pins: Mapping[str, Pin], below: float, *, budget: Budget | None = None) -> Space:

@@ -9,7 +9,7 @@ from planner.errors import BadRequest
 from planner.frameworks.registry import framework_of, usual_framework
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.request import PlanRequest
-from planner.request.resolve import Resolved, resolve
+from planner.request.resolve import Resolved, describe_gradients, resolve, written_gradients
 from planner.trust.memory import SURE, usual_margin
 
 _OF_ADAPTERS: Final = {"megatron-lm": "megatron-bridge"}
@@ -28,13 +28,17 @@ def resolve_search(request: PlanRequest) -> Resolved:
                 f"{name}: a search chooses the split of the layers itself; `plan predict` prices a given one"
             )
     usual = request.memory_margin is None and request.objective != "memory"
-    found = resolve(request, margin_of=usual_margin if usual else None)
+    margin_of = usual_margin if usual else None
+    found = resolve(request, margin_of=margin_of)
     by = " by runs of yours" * (found.software.calibrated.memory_margin is not None)
     sure = f"{SURE:.0%} sure to fit{by}; --memory-margin 0 leaves none"
     said = [f"memory margin {100 * found.margin:.3g}% ({sure})"] if usual else []
     scenario = found.scenario
     if request.framework is None and not found.mixed and (framework := usual_framework(scenario)):
-        scenario = replace(scenario, framework=framework)
+        if grads := written_gradients(found.request, framework):
+            found = resolve(request.model_copy(update={"main_grads": grads}), margin_of=margin_of)
+            said = [*describe_gradients(grads, framework), *said]
+        scenario = replace(found.scenario, framework=framework)
         said.append(f"a plan that {framework} starts (--for any allows others)")
     elif request.framework is None and scenario.frozen and (own := framework_of(scenario.stack.name)):
         own = _OF_ADAPTERS.get(own, own)

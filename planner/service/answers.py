@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from hardware.errors import flatten, one_line
-from hardware.files import unique
+from hardware.errors import flatten, not_parsed, one_line
+from hardware.files import check_depth, unique
 from planner.answer.load import no_constant
 from planner.errors import BadRequest, MeshwrightError, OutOfTime
 from planner.request.fields import QUESTION, no_such_field
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 _T = TypeVar("_T", "PlanRequest", "Queue")
-_DEEP: Final = 60
-"""Levels of tables within tables; no question needs ten."""
 
 
 def answer(kind: str, raw: bytes, seconds: float) -> tuple[int, bytes]:
@@ -53,20 +51,12 @@ def _parsed(raw: bytes) -> Body:
     """The body as a table."""
     try:
         body = json.loads(raw, parse_constant=no_constant, object_pairs_hook=unique)
+        check_depth(body)
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not JSON: {error}") from None
+        raise BadRequest(f"the body is {not_parsed('JSON', error)}") from None
     if not isinstance(body, dict):
         raise BadRequest(f"the body: expected an object of fields, got {type(body).__name__}")
-    _check_depth(body, _DEEP)
     return body
-
-
-def _check_depth(value: object, left: int) -> None:
-    if not left:
-        raise BadRequest(f"the body nests deeper than {_DEEP} levels")
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for one in inner:
-        _check_depth(one, left - 1)
 
 
 def _ask(name: str, share: float, body: Body, seconds: float) -> str:

@@ -64,6 +64,8 @@ class Space:
     refusals: tuple[Refusal, ...]
     below: float = field(default=math.inf, kw_only=True)
     """Seconds of an iteration, or bytes, that no core needs less of which was left out; infinite where none was."""
+    sampled: bool = field(default=False, kw_only=True)
+    """Whether it is some cores alone, as a time limit ended the laying out of the others."""
     outline: Strategies | None = field(default=None, kw_only=True)
     """What cores there are of the axes of `OUTLINE`, those left out among them, where any were."""
 
@@ -132,6 +134,7 @@ class Begun:
         read = {name for rule in self.table.rules if late.intersection(rule.reads) for name in rule.reads}
         counted = self._finish(self.table.alike((read | set(OUTLINE)) & set(self.table.shared)))
         space = self.finish(likely)
+        self.table.check_time()
         seconds = bound(space.cores)
         near = np.flatnonzero(seconds < below)
         some = replace(
@@ -343,13 +346,16 @@ def _with_sharding(table: Table, options: Ints, candidates: int) -> Space:
     stage, degree = options.T
     late = [rule for rule in table.rules if set(rule.reads) & SHARDING]
     reads = dict.fromkeys((*MESH_AXES, *(axis for rule in late for axis in rule.reads if axis not in SHARDING)))
+    table.check_time()
     layouts, layout = cores.distinct(*reads)
+    table.check_time()
     wide = {name: getattr(layouts, name)[:, None] for name in reads}
     wide["zero_stage"] = stage[None, :]
     wide["sharding_degree"] = sharding_degrees(wide, degree[None, :])
     allowed = np.ones((len(layouts), len(options)), dtype=bool)
     times = np.bincount(layout, table.times, minlength=len(layouts))
     for rule in late:
+        table.check_time()
         failed = allowed & ~np.asarray(rule.passes(wide, scenario))
         table.note_options(rule, failed, wide, 0, times)
         allowed &= ~failed

@@ -145,8 +145,7 @@ class Table:
         """Which of those alive a rule refuses: a slab at a time, as millions of rows may take it a second."""
         failed, step = np.zeros_like(alive), max(SLAB // alive.shape[1], 1)
         for start in range(0, len(alive), step):
-            if self.budget and self.budget.timed:
-                self._check_spent(len(self) * alive.shape[1])
+            self.check_time(alive.shape[1])
             part = slice(start, start + step)
             some = self._seen({name: column[part] for name, column in wide.items()} | added)
             failed[part] = alive[part] & ~np.asarray(rule.passes(some, scenario))
@@ -176,11 +175,16 @@ class Table:
         self._check_spent(rows)
         self.budget.spend(LAYOUT * rows)
 
+    def check_time(self, times: int = 1) -> None:
+        """Raises: OutOfTime: a time limit has passed, with so many times the rows laid out; effort is not counted."""
+        if self.budget and self.budget.timed:
+            self._check_spent(len(self) * times)
+
     def _check_spent(self, rows: int) -> None:
         assert self.budget is not None
         if self.budget.spent():
             said = f"no plan: none of the {rows:,} layouts that were looked at was priced"
-            raise OutOfTime(f"{said} {self.budget.limit}")
+            raise OutOfTime(f"{said} {self.budget.enough}")
 
 
 def chosen(columns: Mapping[str, NDArray[Any]], rows: Ints) -> Columns:

@@ -18,6 +18,8 @@ from multiprocessing.context import SpawnProcess
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
+from planner.processes import begin_serving, unheard_interrupts
+
 if TYPE_CHECKING:
     from planner.studies.answer import Finished, Task
 
@@ -149,7 +151,8 @@ def _started() -> _Worker:
     before = dict(os.environ)
     os.environ |= dict.fromkeys(THREADS, "1")  # as many processes as processors leave none for threads
     try:
-        process.start()
+        with unheard_interrupts():
+            process.start()
     finally:
         for name in THREADS:
             del os.environ[name]
@@ -160,9 +163,7 @@ def _started() -> _Worker:
 
 def _serve(pipe: Connection) -> None:
     """The life of a worker: answer batches until the pipe closes, and never outlive the process that reads."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends its workers
+    begin_serving()
     Thread(target=_die_with_parent, daemon=True).start()
     from planner.studies.answer import Shared, answered
 

@@ -35,6 +35,7 @@ from typing import Any, Final
 from costmodels.stack.stack import stack as find_stack
 from hardware.files import expanded, read, read_text
 from planner.errors import BadFile, BadRequest, MeshwrightError
+from planner.jobs.yaml_text import yaml_table
 from planner.request.fields import DEFAULT_CLUSTER, DEFAULT_STACK, GIVEN_SPLIT, field_of, unknown_field
 from planner.request.files import with_profile, with_relative_files
 from planner.request.overrides import changed_model, changed_stack
@@ -64,7 +65,7 @@ def read_study(path: str | Path) -> Study:
         BadRequest: an unknown field, an empty axis, an impossible range or value, too many points.
     """
     place = expanded(path)
-    document = _yaml(place) if place.suffix.lower() in {".yaml", ".yml"} else _read(place)
+    document = yaml_table(read_text(place), place) if place.suffix.lower() in {".yaml", ".yml"} else _read(place)
     try:
         return study_of(with_profile(with_relative_files(document, place)), name=place.stem)
     except BadRequest as error:
@@ -85,18 +86,6 @@ def _read(path: Path) -> dict[str, Any]:
                 way = f"together with its fields write its name as {name}s = {named[1].strip()}"
                 raise BadFile(path, f"{name}: TOML takes a value or fields under one name; {way}") from None
         raise
-
-
-def _yaml(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        document = yaml.safe_load(read_text(path))
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise BadFile(path, f"not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(document, dict):
-        raise BadFile(path, f"expected a table of fields, got a {type(document).__name__}")
-    return document
 
 
 def study_of(document: Mapping[str, Any], *, name: str = "study") -> Study:

@@ -43,6 +43,19 @@ def test_names_that_do_not_exist_are_refused_with_the_nearest():
         plan(request(model="llama2-7"))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({name: "x" * 5000} for name in ("model", "cluster", "stack", "precision")),
+        {"changes": {f"stack.{'x' * 5000}": 1}},
+    ],
+)
+def test_a_refusal_fits_a_line_whatever_was_written(changes):
+    with pytest.raises(MeshwrightError) as refused:
+        plan(request(**changes))
+    assert len(str(refused.value)) < 400
+
+
 def test_nodes_that_would_stay_half_empty_are_refused_with_the_counts_that_fit():
     with pytest.raises(BadNodeCount, match="4 and 8"):
         plan(request(gpus=6))

@@ -5,14 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import planner.api
-from planner.processes import check_interrupt, map_in_processes
+from planner.processes import _started, check_interrupt, forget_interrupts, map_in_processes, remembered_interrupts
 from planner.request.budget import Budget
+from planner.studies.engines import _started as _worker_started
 from tests.planner.cli.test_cli import ASK, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,3 +114,23 @@ def deaf(_item):
 def test_interrupts_of_the_terminal_are_for_the_one_that_asks():
     assert map_in_processes(deaf, range(4), workers=2) == [True] * 4
     assert not deaf(None)
+
+
+@pytest.mark.parametrize("started", [lambda: _started(squared), _worker_started])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_waits_until_a_process_has_started(monkeypatch, started, number):
+    start, begun = SpawnProcess.start, []
+
+    def hit(process):
+        signal.raise_signal(number)
+        start(process)
+        begun.append(process)
+
+    monkeypatch.setattr(SpawnProcess, "start", hit)
+    with remembered_interrupts(), pytest.raises(KeyboardInterrupt):
+        started()
+    forget_interrupts()
+    (process,) = begun
+    process.terminate()
+    process.join(20)
+    assert process.exitcode in {0, -signal.SIGTERM}

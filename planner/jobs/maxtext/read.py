@@ -21,7 +21,7 @@ from planner.jobs.options import Document, present
 from planner.jobs.reader import CommandReader, Context, JobFile, Launch, reader_of_tables
 from planner.jobs.shell.processes import processes
 from planner.jobs.values import data, literal
-from planner.jobs.yaml_text import parse_yaml
+from planner.jobs.yaml_text import yaml_value
 
 _AUTO: Final = -1
 _BETWEEN: Final = ("ici_", "dcn_")
@@ -203,7 +203,7 @@ def _read_command(launch: Launch, context: Context) -> ImportedJob:
     for word in launch.words:
         key, sign, value = word.partition("=")
         if sign and key.isidentifier():
-            document[key] = parse_yaml(value) if value else ""
+            document[key] = yaml_value(value) if value else ""
     found = _on_machines(document, context)
     gpus = processes(launch) if "gpus" not in found.fields else None
     fields = {**found.fields, **({"gpus": gpus} if gpus and gpus > 1 else {})}

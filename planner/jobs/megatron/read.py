@@ -98,7 +98,7 @@ def _of_deepspeed(given: Mapping[str, Sequence[str]], launch: Launch, context: C
         text = file.text
     try:
         document = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return _deepspeed_options(document) if isinstance(document, dict) else {}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
+from hardware.errors import not_parsed
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.accelerate.read import Find, accelerate_job, deepspeed_document
@@ -69,8 +70,8 @@ def _parsed(option: str, text: str) -> Mapping[str, Any]:
     """The table that an option has as JSON."""
     try:
         found: Mapping[str, Any] = json.loads(text)
-    except ValueError as error:
-        raise BadRequest(f"{option}: no JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"{option}: {not_parsed('JSON', error)}") from None
     return found
 
 

@@ -165,6 +165,7 @@ def _robust(found: Any) -> Headline:
         f"{strategy_in_words(chosen.strategy)}: at worst {chosen.worst_regret:.1%} slower than the best there",
         found.statement,
         (("iteration", short_seconds(chosen.seconds)), ("scenarios", f"{found.scenarios:,}")),
+        notes=tuple(found.warnings),
     )
 
 

@@ -43,9 +43,7 @@ def print_sensitivity(found: Sensitivity, console: Console) -> None:
         line(
             console, "The plan is not proved fastest in that time: what seems to help may be more of it (--time-limit)."
         )
-    for warning in found.warnings:
-        console.print(warned(warning), overflow="fold")
-    print_assumed(found.defaults, console)
+    _print_notes(found, console)
 
 
 def _helps(found: Sensitivity) -> str:
@@ -125,6 +123,13 @@ def print_robust(found: Robust, console: Console) -> None:
     share = format_percent(found.within) if found.radius >= found.within else f"{100 * found.radius:.2g} %"
     line(console, f"The best plan for the stated rates stays best, to 0.1 %, where all of them are up to {share} off.")
     line(console, f"{found.statement[0].upper()}{found.statement[1:]}.")
+    _print_notes(found, console)
+
+
+def _print_notes(found: Sensitivity | Robust, console: Console) -> None:
+    """What to know of the plan, and what was filled in."""
+    for warning in found.warnings:
+        console.print(warned(warning), overflow="fold")
     print_assumed(found.defaults, console)
 
 

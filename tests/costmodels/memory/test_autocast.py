@@ -46,6 +46,12 @@ def test_full_sharding_casts_weights_itself_and_keeps_no_more():
     assert more(toy_model(), rows, fused_elementwise=False, fsdp_stage2=True) == [wide, 0, 0, 0]
 
 
+def test_a_program_may_cast_so_on_one_rank_of_tensors_and_pipeline_alone_or_nowhere():
+    rows = strategies(tp=[1, 2, 1], pp=[1, 1, 2])
+    kept = {where: more(toy_model(), rows, fused_elementwise=False, autocast=where) for where in ("unsplit", "never")}
+    assert kept == {"unsplit": [2 * 2 * T * H, 0, 0], "never": [0, 0, 0]}
+
+
 def test_a_recomputed_layer_keeps_its_input_in_fp32():
     rows = strategies(recompute=Recompute.FULL)
     kept = [layer_checkpoint_bytes(rows, toy_scenario(stack=toy_stack(weight_bytes=n))) for n in (2, 4)]

@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from planner.cli import main
+from tests.each import each
 
 SCRIPT = "#!/bin/bash\ntorchrun pretrain_gpt.py --num-layers 2\n"
 TITAN = '[model]\nname = "{name}"\nflavor = "{flavor}"\n[parallelism]\n'
@@ -33,6 +34,37 @@ def test_a_file_of_another_kind_is_named(form, text, said, tmp_path):
     done = predict(form, text, tmp_path, "--model", "llama3-8b")
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert said in done.stderr
+
+
+NESTED = {
+    "json": lambda n: "[" * n + "]" * n,
+    "toml": lambda n: f"a = {'[' * n}{']' * n}",
+    "yaml": lambda n: "- " * n + "1",
+}
+ASKED = ("--model", "llama3-8b", "--gpus", "8")
+TAKE = (
+    *(("json", command) for command in (("validate",), ("report",), ("read",))),
+    *((syntax, (*ASKED, option)) for syntax in ("json", "toml") for option in ("--cluster", "--stack")),
+    *((syntax, ("--gpus", "8", "--model")) for syntax in ("json", "toml")),
+    *((syntax, command) for syntax in NESTED for command in (("predict", "--config"), ("sweep",))),
+)
+
+
+@pytest.mark.parametrize("depth", [900, 100_000])
+@each(("syntax", "command"), TAKE)
+def test_what_is_nested_too_deeply_says_so_in_one_line(syntax, command, depth, tmp_path):
+    path = tmp_path / f"deep.{syntax}"
+    path.write_text(NESTED[syntax](depth))
+    done = CliRunner().invoke(main, [*command, str(path)])
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"{syntax.upper()} nested too deeply" in done.stderr or (depth == 900 and command[0] in {"read", "report"})
+
+
+def test_a_key_of_very_many_dots_is_nested_too_deeply_at_once(tmp_path):
+    path = tmp_path / "dots.toml"
+    path.write_text(f"{'a.' * 100_000}a = 1")
+    done = CliRunner().invoke(main, ["predict", "--config", str(path)])
+    assert (done.exit_code, "TOML nested too deeply" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from planner import PlanRequest, plan, predict
+from planner.analyses.robust import robust
 from planner.analyses.size import size
 from planner.analyses.what_if import what_if
 from planner.api.short import short_plan
@@ -37,11 +38,13 @@ def test_a_plan_that_starts_or_was_asked_for_a_framework_says_nothing():
     assert not remarks(model="llama3-8b", gpus=64, stack="generic")
 
 
-def test_sizes_points_of_sweeps_and_what_ifs_say_so_as_a_plan_does():
+def test_sizes_points_of_sweeps_what_ifs_and_robust_choices_say_so_as_a_plan_does():
     asked = PlanRequest(model="llama3-8b", gpus=64, framework="any", stack="torchtitan")
     short, refused = short_plan(asked, Budget()), "torchtitan cannot start this plan"
     assert not short.startable
-    for said in (short.warnings, what_if(asked).warnings, size(asked, days=1e5).answer.careful):
+    sure = robust(asked.model_copy(update={"pins": {"tp": 1, "cp": 1, "pp": 1, "zero_stage": 1}}), 0.1)
+    assert refused in " ".join(sure.summary().split())
+    for said in (short.warnings, what_if(asked).warnings, size(asked, days=1e5).answer.careful, sure.warnings):
         assert [refused in one for one in said].count(True) == 1
 
 

@@ -191,6 +191,7 @@ PAIRS = {
     "nanotron-adapters": (PLAIN, {}, ADAPTED),
     "torchtitan-rotation": (PLAIN, {"cp": 2, "cp_kind": GATHER}, {"cp": 2, "cp_kind": A2A}),
     "torchtitan-norms": (PLAIN, {"tp": 2, "sequence_parallel": 1}, {"tp": 2}),
+    "torchtitan-mixed-precision": (PLAIN, {"zero_stage": 0}, {"pp": 2, "zero_stage": 0}),
     "torchtitan-whole-experts": (EXPERTS, {"tp": 4, "etp": 4}, {"tp": 4, "etp": 2}),
     "torchtitan-converters": (PLAIN, {}, DELAYED),
     "maxtext-device": (PLAIN, {}, ASCEND),

@@ -4,6 +4,7 @@ import pytest
 
 from planner import PlanRequest, plan
 from planner.frameworks.registry import FRAMEWORKS
+from planner.jobs.registry import export
 
 WHOLE = [name for name, framework in FRAMEWORKS.items() if framework.recompute == "whole"]
 TIGHT = {"model": "llama-7b", "gpus": 8, "cluster": "rtx4090-8x", "seq_length": 16384, "global_batch_size": 8}
@@ -43,6 +44,23 @@ def test_gradients_are_priced_as_the_files_of_the_framework_have_them(framework)
     assert unsaid.prediction == said.prediction
     assert any(line.startswith("main gradients fp32") for line in unsaid.defaults)
     assert not any(line.startswith("main gradients") for line in said.defaults)
+
+
+@pytest.mark.parametrize(
+    ("target", "asked"),
+    [
+        ("megatron-bridge", {"framework": "megatron-bridge"}),
+        ("megatron-bridge", {"framework": "megatron-bridge", "stack": "nemo"}),
+        ("megatron-bridge", {"framework": "megatron-bridge", "precision": "fp16"}),
+        ("paddle", {"framework": "paddle", "precision": "fp16"}),
+        ("paddle", {"stack": "paddle"}),
+    ],
+)
+def test_a_plan_for_a_framework_has_gradients_that_its_files_say_and_is_asked_again_alike(target, asked):
+    found = plan(PlanRequest(model="llama3-8b", gpus=64, reasons=False, **asked))
+    assert not [remark for remark in export(found, target).remarks if "cannot express" in remark]
+    again = plan(PlanRequest(**found.request, reasons=False))
+    assert again.prediction == found.prediction
 
 
 def test_gradients_that_are_asked_for_are_priced_as_asked():

@@ -150,8 +150,8 @@ WRONG = [
     ),
     (b'{"model": "175b", "gpus": 8, "stability": {"broken": true}}', "stability.broken: expected a number, got true"),
     (b'{"model": "175b", "gpus": 8, "stability": {"broken": "1"}}', "stability.broken: expected a number, got '1'"),
-    (b"[" * 100_000, "the body"),
-    (b'{"a":' * 70 + b"1" + b"}" * 70, "nests deeper than 60 levels"),
+    (b"[" * 100_000, "the body is JSON nested too deeply"),
+    (b'{"a":' * 70 + b"1" + b"}" * 70, "the body is JSON nested too deeply"),
 ]
 
 
