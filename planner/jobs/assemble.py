@@ -24,6 +24,7 @@ from planner.request.fields import FIELDS
 _SHELL: Final = re.compile(
     r"\A#!.*\b(ba|z|k|da)?sh\b"
     r"|^[ \t]*([A-Z_]+=\S*[ \t]+)*(srun|torchrun|sbatch|python3?|bash|source|export|set|if \[+)\s"
+    r"|^[ \t]*[A-Z][A-Z0-9_]*=\S*[ \t]+[a-z./\\]"
     r"|(^|\s)--[a-z][\w-]+",
     re.MULTILINE,
 )
