@@ -19,7 +19,14 @@ from planner.jobs.values import at_path, data, truth, whole
 
 _CORE: Final = dialect("nemo-rl")
 _DTENSOR: Final = trainer("nemo-rl", alone=True)
-_TASKS: Final = {"sft": "finetune", "dpo": "dpo", "rm": "reward", "grpo": "grpo", "distillation": "finetune"}
+_TASKS: Final = {
+    "sft": "finetune",
+    "dpo": "dpo",
+    "rm": "reward",
+    "grpo": "grpo",
+    "ppo": "ppo",
+    "distillation": "finetune",
+}
 """What is learnt, by the table of its settings."""
 _NAMES: Final = {
     "train_global_batch_size": "global-batch-size", "train_micro_batch_size": "micro-batch-size",
@@ -32,9 +39,11 @@ _DEEPEST: Final = 8
 def _job(given: Mapping[str, Any], context: Context) -> ImportedJob:
     """The job of a configuration above those that its ``defaults`` name."""
     document, lost = _whole(given, context, _DEEPEST)
+    missing = tuple(f"{name} has the rest of the settings, but is not here; give that file too" for name in lost)
+    if not isinstance(document.get("policy"), Mapping):
+        return ImportedJob(missing=missing or ("no policy is described; give the file that these settings build on",))
     found = _of_policy(resolved_tables(document, document), context)
     fields = present(gpus=_devices(document))
-    missing = tuple(f"{name} has the rest of the settings, but is not here; give that file too" for name in lost)
     return joined(found, ImportedJob(fields, missing=missing))
 
 
@@ -102,17 +111,23 @@ def _words(policy: Mapping[str, Any], task: str) -> Words:
     """Megatron-LM's options of the policy."""
     core = policy["megatron_cfg"]
     tables = ("optimizer", "distributed_data_parallel_config")
-    plain = {name: value for name, value in core.items() if not isinstance(value, Mapping)}
+    parts = core.get("recompute_granularity") == "selective" and truth(core.get("activation_checkpointing") or False)
+    left = {"activation_checkpointing"} if parts else {"recompute_granularity", "recompute_modules"}
+    plain = {name: value for name, value in core.items() if name not in left and not isinstance(value, Mapping)}
     found = table_words(plain, {"": ""})
     for name in tables:
         found |= table_words(core.get(name) or {}, {"": ""})
     found |= {word: [str(policy[name])] for name, word in _NAMES.items() if policy.get(name) is not None}
     if truth(at_path(core, "peft.enabled") or False):
         found |= table_words({name: core["peft"].get(name) for name in ("dim", "target_modules")}, {"": "peft."})
+    if truth(at_path(core, "fp8_cfg.enabled") or False):
+        found |= table_words(core["fp8_cfg"], {"": ""})
+        found["fp8-format"] = found.pop("fp8", ["hybrid"])
+        found = {name: words for name, words in found.items() if name not in {"fp8-param", "enabled"}}
     on = {
         "dpo": task == "dpo",
         "peft": truth(at_path(core, "peft.enabled") or False),
-        "fp8-cfg": truth(at_path(core, "fp8_cfg.enabled") or False),
+        "fp8-param-gather": truth(at_path(core, "fp8_cfg.fp8_param") or False) and "fp8-format" in found,
         **{name.replace("_", "-"): truth(at_path(policy, f"{name}.enabled") or False)
            for name in ("sequence_packing", "dynamic_batching")},
     }  # fmt: skip
@@ -120,9 +135,9 @@ def _words(policy: Mapping[str, Any], task: str) -> Words:
 
 
 def _recognises(document: Mapping[str, Any]) -> bool:
-    policy = document.get("policy")
+    policy = document.get("policy", {})
     own = {"dtensor_cfg", "megatron_cfg", "train_global_batch_size"}
-    above = "defaults" in document and bool({*_TASKS, "loss_fn", "cluster"} & set(document))
+    above = "defaults" in document and bool({*_TASKS, "loss_fn", "cluster", "data_plane"} & set(document))
     return isinstance(policy, Mapping) and (above or bool(own & set(policy)))
 
 
