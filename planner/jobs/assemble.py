@@ -15,10 +15,11 @@ from hardware.catalogue import cluster
 from planner.errors import BadFile, BadRequest, MeshwrightError
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.imported import ImportedJob
+from planner.jobs.python_text import program_of
 from planner.jobs.reader import SYNTAXES, Context, DocumentReader, FileReader, JobFile, LogReader, Reader, job_file
 from planner.jobs.script import figures_in, job_of_script, script_of, started
 from planner.jobs.shell.tasks import scripted
-from planner.jobs.values import data, program_of
+from planner.jobs.values import data
 from planner.request.fields import FIELDS
 
 _SHELL: Final = re.compile(

@@ -77,14 +77,6 @@ def real(value: Any) -> float:
         return 0.0
 
 
-def program_of(text: str) -> ast.Module:
-    """A program of Python by its syntax, never run; an empty one where a text is none."""
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ast.Module([], [])
-
-
 def literal(text: str) -> Any:
     """A value as Python prints it; itself where it is text."""
     try:
