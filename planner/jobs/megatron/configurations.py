@@ -10,7 +10,7 @@ from typing import Any, Final
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.dialect import MEGATRON, SWIFT, Dialect, Words, dialect
 from planner.jobs.megatron.job import job_of
-from planner.jobs.reader import Context, reader_of_tables
+from planner.jobs.reader import Context, not_here, reader_of_tables
 from planner.jobs.values import at_path, table_at
 
 _REFERENCE: Final = re.compile(r"\$\{(?P<env>oc\.env:)?(?P<name>[\w.]+)(?:[:,](?P<other>[^{}]*))?\}")
@@ -123,7 +123,7 @@ def _read_experiment(document: Mapping[str, Any], context: Context) -> ImportedJ
     name = _train_file(document)
     file = context.find(name)
     if file is None or file.document is None:
-        return ImportedJob(missing=(f"{name} has the options, but is not here; give that file too",))
+        return ImportedJob(missing=(not_here(name),))
     return _read_flagscale({**file.document, **document}, context)
 
 

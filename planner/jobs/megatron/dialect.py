@@ -28,6 +28,8 @@ _BASE: Final[Mapping[str, Mapping[str, Any]]] = {
     "unpriced": {**OF_VISION, **_SAID["unpriced"], **_REMOVED["unpriced"]},
 }
 """Tables of options that those of a dialect stand above."""
+_FIELDS: Final[Mapping[str, str]] = data("megatron/words")["configuration"]
+"""Options by the fields of Megatron-Core's own configurations, which settings in files have."""
 OF_THE_RUN: Final = pattern(words(_SAID["harmless"] + _REMOVED["harmless"]))
 """Pattern of options that change no price: rates, checkpoints, data, logs, launchers."""
 
@@ -89,6 +91,7 @@ def dialect(name: str, knows: Callable[[Launch], bool] | None = None) -> Dialect
         "knows": knows or (lambda launch: not own or bool(own & option_names(launch))),
         "harmless": f"{OF_THE_RUN}|{pattern(harmless)}" if harmless else OF_THE_RUN,
         **{name: {**table, **said.get(name, {})} for name, table in _BASE.items()},
+        "means": {**_BASE["means"], **(_FIELDS if said.get("booleans") else {}), **said.get("means", {})},
     })  # fmt: skip
 
 

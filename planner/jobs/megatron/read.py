@@ -28,7 +28,7 @@ from planner.jobs.megatron.dialect import (
 )
 from planner.jobs.megatron.job import job_of
 from planner.jobs.megatron.options import OPTIONS
-from planner.jobs.reader import CommandReader, Context, Launch
+from planner.jobs.reader import CommandReader, Context, Launch, not_here
 from planner.jobs.shell.processes import processes
 from planner.jobs.transformers.arguments import files_of
 from planner.jobs.values import at_path, data, words
@@ -65,7 +65,7 @@ def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     if dialect is SWIFT and (name := next(iter([*files_of(launch.words, *_TABLES), *given.pop("config", [])]), "")):
         file = launch.file(name, context)
         if file is None or file.document is None:
-            return ImportedJob(missing=(f"{name} has the options, but is not here; give that file too",))
+            return ImportedJob(missing=(not_here(name),))
         given = {**swift_words(file.document, context), **given}
     given = {**_of_deepspeed(given, launch, context), **given}
     programs = {Path(word).stem for word in launch.words if word.endswith(".py")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from planner.errors import BadRequest
@@ -97,6 +97,12 @@ def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
     vpp = _chunks_per_stage(at, places)
     chunks = _with_ends(at, [each // vpp for each in places] * vpp, -1)
     return _checked(Pipeline(pp, vpp, _without(chunks, empty_layers(at))))
+
+
+def left_even(at: Arguments, pipeline: Pipeline) -> Iterator[str]:
+    """Options that set the layers of stages, where nothing says how many there are in all."""
+    if pipeline.chunks is None and (outer := [f"--{at.word_of(field)}" for field in _OUTER if at.given(field)]):
+        yield f"{' and '.join(outer)} not priced without --num-layers: stages are even; --layers-per-stage sets them"
 
 
 def _with_ends(at: Arguments, held: Sequence[int], count: int = 1) -> list[int]:

@@ -12,7 +12,7 @@ from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.megatron.configurations import resolved_tables, table_job, table_words
 from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.options import present
-from planner.jobs.reader import CommandReader, Context, Launch, configured, reader_of_tables
+from planner.jobs.reader import CommandReader, Context, Launch, configured, not_here, reader_of_tables
 from planner.jobs.trainers.family import full_shard, plain_words, trainer, tuned
 from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.values import at_path, data, truth, whole
@@ -39,7 +39,7 @@ _DEEPEST: Final = 8
 def _job(given: Mapping[str, Any], context: Context) -> ImportedJob:
     """The job of a configuration above those that its ``defaults`` name."""
     document, lost = _whole(given, context, _DEEPEST)
-    missing = tuple(f"{name} has the rest of the settings, but is not here; give that file too" for name in lost)
+    missing = tuple(not_here(name, "has the rest of the settings") for name in lost)
     if not isinstance(document.get("policy"), Mapping):
         return ImportedJob(missing=missing or ("no policy is described; give the file that these settings build on",))
     found = _of_policy(resolved_tables(document, document), context)

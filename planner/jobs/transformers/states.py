@@ -12,11 +12,11 @@ from typing import Any, Final
 from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.accelerate.read import Find, accelerate_job, deepspeed_document
+from planner.jobs.accelerate.read import SHARDS, Find, accelerate_job, deepspeed_document
 from planner.jobs.deepspeed.read import AUTO, deepspeed_job
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
-from planner.jobs.reader import Context
+from planner.jobs.reader import Context, not_here
 from planner.jobs.transformers.trainer import EVERYWHERE, FORMATS, TARGETS, Trainer, zero
 from planner.jobs.values import data, pattern, real, truth, words
 
@@ -93,7 +93,7 @@ def _by_options(at: Document) -> Mapping[str, Any] | None:
 def _of_deepspeed(document: Mapping[str, Any] | None, name: str, at: Document, hidden: int | None) -> ImportedJob:
     stack = {"stack": FRAMEWORKS["deepspeed"].stack}
     if document is None:
-        said = f"deepspeed {name} says how states are sharded, but is not here; give that file too"
+        said = not_here(f"deepspeed {name}", SHARDS)
         own = next((one for one in ("bf16", "fp16") if at(one)), None)
         fields = stack | ({"precision": own} if own else {})
         return ImportedJob(fields, {}, missing=(said,), framework="deepspeed")
@@ -160,7 +160,7 @@ def _table(given: Any, find: Find) -> Mapping[str, Any]:
     elif isinstance(given, str) and given:
         file = find(given)
         if file is None or file.document is None:
-            raise BadRequest(f"fsdp_config {given} says how states are sharded, but is not here; give that file too")
+            raise BadRequest(not_here(f"fsdp_config {given}", SHARDS))
         given = file.document
     return given if isinstance(given, Mapping) else {}
 
