@@ -71,17 +71,16 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
         return ImportedJob({"stack": FRAMEWORKS["deepspeed"].stack}, missing=missing, framework="deepspeed")
     _ = {plugin.get(word) for word in (*_PLUGIN, *words(_SAID["left"]))}
     steps, precision = made.get("gradient_accumulation_steps"), at("precision")
-    found = deepspeed_job({"train_micro_batch_size_per_gpu": "auto", **made})
+    found = deepspeed_job({"train_micro_batch_size_per_gpu": "auto", **made}, of_script=True)
     pins = {name: pin for name, pin in found.pins.items() if name != "steps"}
     pins |= present(steps=steps if steps != "auto" else None)
     sp = at("sp")
     pins |= {"cp": sp, "cp_kind": "a2a"} if sp > 1 else {}
-    assumed = tuple(one for one in found.assumed if not one.startswith(("train_", "neither train", "gradient_acc")))
     fields = {"stack": FRAMEWORKS["deepspeed"].stack, **found.fields}
     fields |= {"precision": precision} if precision != "fp32" else {}
     effects = (*found.unpriced, *plugin.unread("", prefix="deepspeed_config."))
     filled = found.filled if precision == "fp32" else frozenset()
-    return ImportedJob(fields, pins, assumed=assumed, unpriced=effects, framework="deepspeed", filled=filled)
+    return replace(found, fields=fields, pins=pins, unpriced=effects, framework="deepspeed", filled=filled)
 
 
 def _of_megatron(at: Document, _find: Find) -> ImportedJob:

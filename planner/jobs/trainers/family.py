@@ -102,6 +102,13 @@ def full_shard(*, kept: bool = False, offload: Any = False) -> str:
     return " ".join(["shard_grad_op" if kept else "full_shard", *(["offload"] if truth(offload) else [])])
 
 
+def by_ulysses(job: ImportedJob) -> ImportedJob:
+    """A job whose context ranks exchange all to all, for which Accelerate's FSDP has no rules."""
+    if job.pins.get("cp", 1) == 1:
+        return job
+    return replace(job, pins={**job.pins, "cp_kind": "a2a"}, framework=None)
+
+
 def on_own_kernels(job: ImportedJob, name: str, *, compiled: bool) -> ImportedJob:
     """A job of Transformers' options on PyTorch's plain kernels, fused if compiled, as its trainer's table says."""
     said = data("trainers/nested")

@@ -16,7 +16,7 @@ from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, configured, reader_of_tables
 from planner.jobs.shell.processes import processes
-from planner.jobs.trainers.family import full_shard, on_own_kernels, plain_words, trainer, tuned
+from planner.jobs.trainers.family import by_ulysses, full_shard, on_own_kernels, plain_words, trainer, tuned
 from planner.jobs.trainers.recipes import OF_V1, is_v1
 from planner.jobs.transformers.arguments import files_of, overrides_of, started, values_of
 from planner.jobs.transformers.trainer import FORMATS, OPTIONS, zero
@@ -271,12 +271,7 @@ def _v1_job(
         made["fsdp"] = full_shard(kept=truth(kept) is False, offload=hosted or False)
     if made.get("batching_strategy") == "normal":
         del made["batching_strategy"]
-    job = tuned(made, V1, context, gpus=gpus, batch=batch, task=task)
-    if job.pins.get("cp", 1) == 1:
-        return job
-    return replace(
-        job, pins={**job.pins, "cp_kind": "a2a"}, framework=None
-    )  # Ulysses, which Accelerate has no rules for
+    return by_ulysses(tuned(made, V1, context, gpus=gpus, batch=batch, task=task))
 
 
 def _read_v1(launch: Launch, context: Context) -> ImportedJob:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -97,12 +98,10 @@ def _of_deepspeed(document: Mapping[str, Any] | None, name: str, at: Document, h
         own = next((one for one in ("bf16", "fp16") if at(one)), None)
         fields = stack | ({"precision": own} if own else {})
         return ImportedJob(fields, {}, missing=(said,), framework="deepspeed")
-    found = deepspeed_job(filled(document, at, hidden))
-    silent = ("train_", "neither train", "gradient_acc", "no optimizer")
-    assumed = tuple(one for one in found.assumed if not one.startswith(silent))
-    return ImportedJob(
-        {**stack, **found.fields}, found.pins, assumed=assumed, unpriced=found.unpriced, framework="deepspeed"
-    )
+    found = deepspeed_job(filled(document, at, hidden), of_script=True)
+    assumed = tuple(one for one in found.assumed if not one.startswith("no optimizer"))  # the Trainer has one
+    fields = {**stack, **found.fields}
+    return replace(found, fields=fields, assumed=assumed, framework="deepspeed", filled=frozenset())
 
 
 def filled(document: Mapping[str, Any], at: Document, hidden: int | None = None) -> Mapping[str, Any]:
@@ -216,7 +215,7 @@ def adapted_job(
     loaded, format_remarks = _loaded(at, trainer, sharded)
     if not said and not _adapts(at, trainer, method):
         return _all_train(at, trainer, sharded, loaded, format_remarks)
-    modules, assumed, unpriced = _modules(at("targets"))
+    modules, assumed, unpriced = adapted_modules(at("targets"))
     if experts and len(left := [name for name in modules if name in OF_ATTENTION]) < len(modules):
         modules = left or OF_ATTENTION
         unpriced += ("adapters of experts are not priced: more time and memory if there are any",)
@@ -338,7 +337,7 @@ def _doubled(at: Document, *, usual: bool) -> bool:
     return said[0] if said else usual
 
 
-def _modules(given: Any) -> tuple[Sequence[str], tuple[str, ...], tuple[str, ...]]:
+def adapted_modules(given: Any) -> tuple[Sequence[str], tuple[str, ...], tuple[str, ...]]:
     """Megatron's names of the adapted modules, what was assumed of them, and what is not priced of them."""
     if given is None:
         said = "no modules of adapters are named; queries, keys and values are priced, though PEFT takes two of these"
