@@ -37,6 +37,11 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+def each_name(table: Mapping[str, str]) -> dict[str, str]:
+    """A table by single names, where a row has several that are written one behind the other."""
+    return {name: said for names, said in table.items() for name in words(names)}
+
+
 def pattern(names: Iterable[str]) -> str:
     """What matches any of some names."""
     return "|".join(".*".join(map(re.escape, name.split("*"))) for name in names)

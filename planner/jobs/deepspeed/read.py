@@ -11,7 +11,7 @@ from planner.jobs.deepspeed.options import ONE_BIT, OPTIONS
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document, applicable, present, typed
 from planner.jobs.reader import Context, reader_of_tables
-from planner.jobs.values import data, unpriced
+from planner.jobs.values import data, each_name, unpriced
 
 AUTO: Final = "auto"
 """What Hugging Face fills in from its own arguments."""
@@ -65,7 +65,11 @@ def deepspeed_job(document: Mapping[str, Any], *, of_script: bool = False) -> Im
         offload=_offload(at, stage),
     )
     said = data("deepspeed/words")
-    effects = (*unpriced(document, said["unpriced"]), *_effects_of_values(at, stage), *at.left(said["harmless"]))
+    effects = (
+        *unpriced(document, each_name(said["unpriced"])),
+        *_effects_of_values(at, stage),
+        *at.left(said["harmless"]),
+    )
     left = AUTO in (at.raw("bf16"), at.raw("fp16")) and not any(at.raw(one) is True for one in ("bf16", "fp16"))
     filled = frozenset({"precision"} if left else ())
     return ImportedJob(fields, pins, assumed=tuple(assumed), unpriced=effects, filled=filled)

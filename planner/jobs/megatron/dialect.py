@@ -16,16 +16,16 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.reader import Launch
-from planner.jobs.values import data, pattern, words
+from planner.jobs.values import data, each_name, pattern, words
 
 _SAID: Final = data("megatron/effects")
 _REMOVED: Final = data("megatron/removed")
 """What the options of earlier releases meant, which are read in every dialect: forks keep them."""
-OF_VISION: Final[Mapping[str, str]] = _SAID["vision"]
+OF_VISION: Final = each_name(_SAID["vision"])
 """Options of multimodal programs, by which these are known."""
 _BASE: Final[Mapping[str, Mapping[str, Any]]] = {
     **{name: _REMOVED[name] for name in ("means", "refused", "stands_for")},
-    "unpriced": {**OF_VISION, **_SAID["unpriced"], **_REMOVED["unpriced"]},
+    "unpriced": {**OF_VISION, **each_name({**_SAID["unpriced"], **_REMOVED["unpriced"]})},
 }
 """Tables of options that those of a dialect stand above."""
 _FIELDS: Final[Mapping[str, str]] = data("megatron/words")["configuration"]
@@ -84,6 +84,7 @@ MEGATRON: Final = Dialect()
 def dialect(name: str, knows: Callable[[Launch], bool] | None = None) -> Dialect:
     """The dialect of a table, which stands above Megatron-LM's own; launches are known by its options by default."""
     said = dict(data(f"megatron/dialects/{name}"))
+    said |= {table: each_name(said[table]) for table in ("refused", "unpriced") if table in said}
     own = frozenset(said.pop("options", "").split())
     harmless = words(said.pop("harmless", ""))
     return Dialect(**said | {

@@ -18,7 +18,7 @@ from planner.jobs.transformers.arguments import started
 from planner.jobs.transformers.job import training_job
 from planner.jobs.transformers.read import command_job, command_of, file_job
 from planner.jobs.transformers.trainer import EFFECTS, HARMLESS, Trainer, training_options, zero
-from planner.jobs.values import data, truth, words
+from planner.jobs.values import data, each_name, truth, words
 
 Read = Callable[[Launch, Context], ImportedJob]
 
@@ -35,7 +35,7 @@ def trainer(
     return Trainer(**plain | {
         "options": training_options(*rows(said.get("options", {}))),
         "harmless": words(said["harmless"]) + (() if alone else HARMLESS),
-        "effects": {**EFFECTS, **said["unpriced"]},
+        "effects": {**EFFECTS, **each_name(said["unpriced"])},
         "deepspeed": {one: zero(**row) for one, row in said.get("deepspeed", {}).items()},
         "translated": translated,
     })  # fmt: skip
