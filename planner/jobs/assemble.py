@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from hardware.catalogue import cluster
 from planner.errors import BadFile, BadRequest, MeshwrightError
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.imported import ImportedJob
+from planner.jobs.imported import ImportedJob, sentences
 from planner.jobs.python_text import program_of
 from planner.jobs.reader import SYNTAXES, Context, DocumentReader, FileReader, JobFile, LogReader, Reader, job_file
 from planner.jobs.script import figures_in, job_of_script, script_of, started
@@ -330,12 +330,11 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
         name: next((found for job in jobs if (found := getattr(job, name))), None)
         for name in ("layers", "recomputed", "framework", "length")
     }
-    for name in ("remarks", "assumed", "unpriced", "missing"):
-        common[name] = tuple(dict.fromkeys(line for job in jobs for line in getattr(job, name)))
     return ImportedJob(
         fields=fields | ({"changes": changes} if changes else {}),
         pins=_table("pins", every),
         **common,
+        **sentences(jobs),
         lacks=lacks,
         unsaid={name: line for job in jobs for name, line in job.unsaid.items() if name not in every},
         filled=frozenset(filled.keys() - said.keys()),

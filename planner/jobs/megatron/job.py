@@ -42,11 +42,11 @@ def job_of(
     at.check_choices()
     at.names.update(name for row in OPTIONS for name in (row.word, *row.older))
     check_priced(at)
-    pipeline = pipeline_of(at, balanced=dialect.balanced)
     described = not model_known and (at.given("num_layers") or bool(hybrid_pattern(at)))
-    again = recomputation(at, pipeline)
     name = "" if described or model_known else at.text("model_name").rstrip("/")
-    known = (known_model(name) or (name, None))[0] if name else name
+    known, shape = (name and known_model(name)) or (name, None)
+    pipeline = pipeline_of(at, balanced=dialect.balanced, layers=shape.num_layers if shape else 0)
+    again = recomputation(at, pipeline)
     each, nodes = at.text("nproc_per_node"), at.text("nnodes") or "1"  # torchrun has one node by default
     fields = present(
         model=model_fields(at) if described else known,

@@ -333,3 +333,11 @@ def test_a_recipe_of_llama_factory_with_degrees_of_megatron_trains_on_it():
     _, found = read(recipe)
     assert {"pp": 4, "ep": 2, "steps": 8, "recompute": "full", "zero_stage": 1}.items() <= found.pins.items()
     assert (found.fields["seq_length"], found.unpriced) == (4096, ())
+
+
+def test_outer_stages_of_a_model_that_is_named_are_those_of_its_layers():
+    text = SWIFT.replace("sequence_parallel: true", "{pipe}").replace("expert_model_parallel_size: 4", "pad: 1")
+    pipe = "pipeline_model_parallel_size: 4\nnum_layers_in_last_pipeline_stage: 9"
+    assert read(text.replace("{pipe}", pipe))[1].layers == (13, 13, 13, 9)
+    unknown = read(text.replace("{pipe}", pipe).replace("Qwen/Qwen3-30B-A3B", "some/model"))[1]
+    assert any("not priced without --num-layers: stages are even" in line for line in unknown.unpriced)
