@@ -114,7 +114,7 @@ def joined(*jobs: ImportedJob) -> ImportedJob:
     )
 
 
-def sentences(jobs: Sequence[ImportedJob]) -> dict[str, tuple[str, ...]]:
+def sentences(jobs: Sequence[ImportedJob]) -> dict[str, Any]:
     """All that is to be said of some jobs, by the attribute, each sentence once."""
     kinds = ("remarks", "assumed", "unpriced", "missing")
     return {name: tuple(dict.fromkeys(line for one in jobs for line in getattr(one, name))) for name in kinds}
