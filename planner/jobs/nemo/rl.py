@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
@@ -32,6 +33,8 @@ _NAMES: Final = {
     "train_global_batch_size": "global-batch-size", "train_micro_batch_size": "micro-batch-size",
     "max_total_sequence_length": "seq-length", "model_name": "model.name",
 }  # fmt: skip
+_OF_RUN: Final = frozenset({"loss_fn", "cluster", "data_plane", "data", "checkpointing", "logger", "policy", "value"})
+"""Further tables by which settings are known that build on others."""
 _PROGRAM: Final = re.compile(r"run_(?:grpo|sft|dpo|rm|distillation|vlm_grpo|opd)\w*\.py")
 _DEEPEST: Final = 8
 
@@ -60,16 +63,21 @@ def _devices(document: Mapping[str, Any]) -> int | None:
     return left if left > 0 else None
 
 
-def _whole(document: Mapping[str, Any], context: Context, depth: int) -> tuple[dict[str, Any], list[str]]:
-    """A configuration above those that it builds on, and which of these are not here."""
+def _whole(
+    document: Mapping[str, Any], context: Context, depth: int, beside: Path | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """A configuration above those that it builds on, the last of them first, and which of these are not here.
+
+    Names are relative to the file ``beside``, the first one's to the job's folder.
+    """
     made, lost = dict(document), []
     names = document.get("defaults") or ()
-    for name in [names] if isinstance(names, str) else names:
-        file = context.find(str(name)) if depth else None
+    for name in [names] if isinstance(names, str) else reversed(names):
+        file = context.find(str(name), beside) if depth else None
         if file is None or file.document is None:
             lost.append(str(name))
             continue
-        below, more = _whole(file.document, context, depth - 1)
+        below, more = _whole(file.document, context, depth - 1, file.path)
         made, lost = _above(made, below), [*lost, *more]
     return made, lost
 
@@ -137,7 +145,10 @@ def _words(policy: Mapping[str, Any], task: str) -> Words:
 def _recognises(document: Mapping[str, Any]) -> bool:
     policy = document.get("policy", {})
     own = {"dtensor_cfg", "megatron_cfg", "train_global_batch_size"}
-    above = "defaults" in document and bool({*_TASKS, "loss_fn", "cluster", "data_plane"} & set(document))
+    names = document.get("defaults") or ()
+    named = [names] if isinstance(names, str) else names if isinstance(names, list) else []
+    files = bool(named) and all(str(one).endswith(".yaml") for one in named)
+    above = files and bool({*_TASKS, *_OF_RUN} & set(document))
     return isinstance(policy, Mapping) and (above or bool(own & set(policy)))
 
 
