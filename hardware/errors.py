@@ -111,10 +111,19 @@ def meant(name: str, known: Iterable[str], *, most: int = 1, otherwise: str | No
         otherwise: what to say where none is near; all names unless given.
     """
     every = sorted(known) if isinstance(known, set | frozenset) else list(known)
-    same = [one for one in every if _stem(one) == _stem(name)]
-    if near := same[:1] or difflib.get_close_matches(name, every, n=most):
+    possible = same_sense(name, every)
+    same = [one for one in possible if _stem(one) == _stem(name)]
+    if near := same[:1] or difflib.get_close_matches(name, possible, n=most):
         return f"did you mean {' or '.join(near)}?"
     return f"there are {', '.join(every)}" if otherwise is None else otherwise
+
+
+def same_sense(name: str, others: Iterable[str]) -> list[str]:
+    """Those of some names that are negated where the name is, as ``no-x`` and ``disable_x`` are: no other is meant."""
+    return [other for other in others if bool(_NEGATED.match(other)) == bool(_NEGATED.match(name))]
+
+
+_NEGATED: Final = re.compile(r"-*(?:\w+\.)*(?:no|not|disable|disabled|without)[-_]")
 
 
 def _stem(name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import click
 
-from hardware.errors import one_line
+from hardware.errors import one_line, same_sense
 from planner.errors import BadRequest, MeshwrightError, NoRoom, OutOfTime
 from planner.processes import forget_interrupts, interrupted, is_interrupt, remember_interrupt, remembered_interrupts
 
@@ -146,7 +146,7 @@ def _near(error: click.NoSuchOption) -> str:
         return "; --gpus takes all of them: nodes times GPUs of a node"
     # What begins with the word that was typed may share less with it than shorter options do.
     begun = [name for param in _params(error) for name in param.opts if name.startswith(error.option_name)]
-    possible = begun or error.possibilities
+    possible = same_sense(error.option_name, begun or error.possibilities or ())
     return f"; did you mean {' or '.join(possible)}?" if possible else ""
 
 

@@ -15,16 +15,18 @@ from hardware.catalogue import cluster
 from hardware.errors import not_parsed
 from planner.errors import BadFile, BadRequest, MeshwrightError
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.imported import ImportedJob
+from planner.jobs.imported import ImportedJob, sentences
+from planner.jobs.python_text import program_of
 from planner.jobs.reader import SYNTAXES, Context, DocumentReader, FileReader, JobFile, LogReader, Reader, job_file
 from planner.jobs.script import figures_in, job_of_script, script_of, started
 from planner.jobs.shell.tasks import scripted
-from planner.jobs.values import data, program_of
+from planner.jobs.values import data
 from planner.request.fields import FIELDS
 
 _SHELL: Final = re.compile(
     r"\A#!.*\b(ba|z|k|da)?sh\b"
     r"|^[ \t]*([A-Z_]+=\S*[ \t]+)*(srun|torchrun|sbatch|python3?|bash|source|export|set|if \[+)\s"
+    r"|^[ \t]*[A-Z][A-Z0-9_]*=\S*[ \t]+[a-z./\\]"
     r"|(^|\s)--[a-z][\w-]+",
     re.MULTILINE,
 )
@@ -329,12 +331,11 @@ def _joined(parts: Sequence[Part], context: Context) -> ImportedJob:
         name: next((found for job in jobs if (found := getattr(job, name))), None)
         for name in ("layers", "recomputed", "framework", "length")
     }
-    for name in ("remarks", "assumed", "unpriced", "missing"):
-        common[name] = tuple(dict.fromkeys(line for job in jobs for line in getattr(job, name)))
     return ImportedJob(
         fields=fields | ({"changes": changes} if changes else {}),
         pins=_table("pins", every),
         **common,
+        **sentences(jobs),
         lacks=lacks,
         unsaid={name: line for job in jobs for name, line in job.unsaid.items() if name not in every},
         filled=frozenset(filled.keys() - said.keys()),

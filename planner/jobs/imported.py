@@ -10,7 +10,7 @@ Apart from the axes of a strategy, readers put among the pins what can only be r
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Final, Literal
@@ -108,12 +108,16 @@ def joined(*jobs: ImportedJob) -> ImportedJob:
         name: next((said for one in reversed(jobs) if (said := getattr(one, name))), getattr(ImportedJob(), name))
         for name in ("layers", "recomputed", "framework", "length", "lacks")
     }
-    said = {
-        name: tuple(dict.fromkeys(line for one in jobs for line in getattr(one, name)))
-        for name in ("remarks", "assumed", "unpriced", "missing")
-    }
     filled = frozenset(name for one in jobs for name in one.filled)
-    return ImportedJob({**fields, **({"changes": changes} if changes else {})}, pins, **last, **said, filled=filled)
+    return ImportedJob(
+        {**fields, **({"changes": changes} if changes else {})}, pins, **last, **sentences(jobs), filled=filled
+    )
+
+
+def sentences(jobs: Sequence[ImportedJob]) -> dict[str, Any]:
+    """All that is to be said of some jobs, by the attribute, each sentence once."""
+    kinds = ("remarks", "assumed", "unpriced", "missing")
+    return {name: tuple(dict.fromkeys(line for one in jobs for line in getattr(one, name))) for name in kinds}
 
 
 def llama_shape(at: Document, *names: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal, get_args
 
+from hardware.errors import same_sense
 from planner.errors import BadRequest
 from planner.jobs.values import ABSENT, data, pattern, put, truth, whole, words
 
@@ -233,7 +234,7 @@ class Tracked(dict[str, Any]):
         Names of the pattern of harmless ones need none; the prefix stands in front of a name where it is shown.
         """
         left = [name for name in self if name not in self.names and not re.fullmatch(harmless, name)]
-        near = {f"{prefix}{name}": get_close_matches(name, self.names, 1, ALIKE) for name in left}
+        near = {f"{prefix}{name}": get_close_matches(name, same_sense(name, self.names), 1, ALIKE) for name in left}
         slips = [f"{name} is not known; did you mean {prefix}{close[0]}?" for name, close in near.items() if close]
         listed = ", ".join(name for name, close in near.items() if not close)
         return (*slips, *([f"not read, so their effect on time and memory is not priced: {listed}"] if listed else ()))

@@ -253,6 +253,11 @@ Reader = FileReader | CommandReader
 """What a framework's folder exports, as a tuple ``READERS`` in its ``read.py``."""
 
 
+def not_here(name: object, what: str = "has the options") -> str:
+    """That a file is needed which another one names."""
+    return f"{name} {what}, but is not here; give that file too"
+
+
 def configured(
     launch: Launch, context: Context, name: str, pairs: Mapping[str, str], job: Callable[[dict[str, Any]], ImportedJob]
 ) -> ImportedJob:
@@ -262,7 +267,7 @@ def configured(
     """
     file = launch.file(name, context) if name else None
     if name and (file is None or file.document is None):
-        return ImportedJob(missing=(f"{name} has the options, but is not here; give that file too",))
+        return ImportedJob(missing=(not_here(name),))
     made: dict[str, Any] = {**((file.document if file else None) or {})}
     for path, text in pairs.items():
         put(made, path.split("."), yaml_value(text))

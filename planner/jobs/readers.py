@@ -31,7 +31,8 @@ from planner.jobs.verl import read as verl
 
 READERS: Final[list[Reader]] = [
     *documents.UNREAD, *megatron.READERS, configurations.ARGUMENTS, *nemo.READERS, configurations.PRIMUS,
-    *neox.READERS, configurations.FLAGSCALE, *verl.READERS, *internevo.READERS, *openrlhf.READERS, *roll.READERS,
+    *neox.READERS, configurations.FLAGSCALE, configurations.EXPERIMENT, configurations.FACTORY,
+    configurations.SWIFT_FILE,    *verl.READERS, *internevo.READERS, *openrlhf.READERS, *roll.READERS,
     *deepspeed.READERS, *recipes.READERS,
     *nested.READERS, *nemo_rl.READERS,
     *transformers.READERS, recipes.SCRIPTS, *torchtitan.READERS, *accelerate.READERS, *nanotron.READERS,

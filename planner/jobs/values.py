@@ -37,6 +37,11 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+def each_name(table: Mapping[str, str]) -> dict[str, str]:
+    """A table by single names, where a row has several that are written one behind the other."""
+    return {name: said for names, said in table.items() for name in words(names)}
+
+
 def pattern(names: Iterable[str]) -> str:
     """What matches any of some names."""
     return "|".join(".*".join(map(re.escape, name.split("*"))) for name in names)
@@ -75,14 +80,6 @@ def real(value: Any) -> float:
         return float(value or 0.0)
     except (TypeError, ValueError):
         return 0.0
-
-
-def program_of(text: str) -> ast.Module:
-    """A program of Python by its syntax, never run; an empty one where a text is none."""
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ast.Module([], [])
 
 
 def literal(text: str) -> Any:

@@ -14,7 +14,7 @@ from planner.jobs.accelerate.options import BACKENDS, OPTIONS
 from planner.jobs.deepspeed.read import OF_SCRIPT, deepspeed_job
 from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.options import Document, present, typed
-from planner.jobs.reader import Context, DocumentReader, JobFile
+from planner.jobs.reader import Context, DocumentReader, JobFile, not_here
 from planner.jobs.values import data, put, words
 
 _SAID: Final = data("accelerate/words")
@@ -22,6 +22,7 @@ _PLUGIN: Final[Mapping[str, str]] = _SAID["plugin"]
 SPLIT: Final = "transformers"
 """The stack that splits sequences, which FSDP's usual one does not."""
 _KEYS: Final = frozenset({"distributed_type", "mixed_precision"})
+SHARDS: Final = "says how states are sharded"
 Find = Callable[[str], JobFile | None]
 """The file that another one names, None where it is not there."""
 
@@ -66,21 +67,20 @@ def _of_deepspeed(at: Document, find: Find) -> ImportedJob:
     made = deepspeed_document(at.table(""), find)
     if made is None:
         name = plugin.get("deepspeed_config_file")
-        said = f"deepspeed_config_file {name} says how states are sharded, but is not here; give that file too"
-        return ImportedJob({"stack": FRAMEWORKS["deepspeed"].stack}, missing=(said,), framework="deepspeed")
+        missing = (not_here(f"deepspeed_config_file {name}", SHARDS),)
+        return ImportedJob({"stack": FRAMEWORKS["deepspeed"].stack}, missing=missing, framework="deepspeed")
     _ = {plugin.get(word) for word in (*_PLUGIN, *words(_SAID["left"]))}
     steps, precision = made.get("gradient_accumulation_steps"), at("precision")
-    found = deepspeed_job({"train_micro_batch_size_per_gpu": "auto", **made})
+    found = deepspeed_job({"train_micro_batch_size_per_gpu": "auto", **made}, of_script=True)
     pins = {name: pin for name, pin in found.pins.items() if name != "steps"}
     pins |= present(steps=steps if steps != "auto" else None)
     sp = at("sp")
     pins |= {"cp": sp, "cp_kind": "a2a"} if sp > 1 else {}
-    assumed = tuple(one for one in found.assumed if not one.startswith(("train_", "neither train", "gradient_acc")))
     fields = {"stack": FRAMEWORKS["deepspeed"].stack, **found.fields}
     fields |= {"precision": precision} if precision != "fp32" else {}
     effects = (*found.unpriced, *plugin.unread("", prefix="deepspeed_config."))
     filled = found.filled if precision == "fp32" else frozenset()
-    return ImportedJob(fields, pins, assumed=assumed, unpriced=effects, framework="deepspeed", filled=filled)
+    return replace(found, fields=fields, pins=pins, unpriced=effects, framework="deepspeed", filled=filled)
 
 
 def _of_megatron(at: Document, _find: Find) -> ImportedJob:

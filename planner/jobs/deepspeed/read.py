@@ -11,7 +11,7 @@ from planner.jobs.deepspeed.options import ONE_BIT, OPTIONS
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document, applicable, present, typed
 from planner.jobs.reader import Context, reader_of_tables
-from planner.jobs.values import data, unpriced
+from planner.jobs.values import data, each_name, unpriced
 
 AUTO: Final = "auto"
 """What Hugging Face fills in from its own arguments."""
@@ -28,8 +28,11 @@ _OF_MODEL: Final = ("num_layers", "num-layers", "pipe_parallel_size", "pipe-para
 """What a file has of GPT-NeoX, which passes DeepSpeed's own keys on."""
 
 
-def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
-    """The job of a DeepSpeed configuration; it knows neither model nor machines."""
+def deepspeed_job(document: Mapping[str, Any], *, of_script: bool = False) -> ImportedJob:
+    """The job of a DeepSpeed configuration; it knows neither model nor machines.
+
+    ``of_script``: the sizes of the batch are a script's, and what the file leaves open of them is not said.
+    """
     if not _KEYS & set(document):
         raise BadRequest("it has no key of DeepSpeed, such as zero_optimization")
     if isinstance(switch := document.get("zero_optimization"), bool):  # the older words for the stages 1 and 0
@@ -39,7 +42,8 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
     stage, tp, cp = at("zero_stage"), at("tp") or 1, at("cp")
     if stage > _STAGES:
         raise BadRequest(f"zero_optimization.stage: {stage} does not exist; 0, 1, 2 and 3 do")
-    sizes, assumed = _batch(at, tp)
+    sizes, left_open = _batch(at, tp)
+    assumed = [] if of_script else left_open
     precision, more = _precision(at)
     assumed += more
     if at.raw("reduce_bucket") == AUTO:
@@ -61,7 +65,11 @@ def deepspeed_job(document: Mapping[str, Any]) -> ImportedJob:
         offload=_offload(at, stage),
     )
     said = data("deepspeed/words")
-    effects = (*unpriced(document, said["unpriced"]), *_effects_of_values(at, stage), *at.left(said["harmless"]))
+    effects = (
+        *unpriced(document, each_name(said["unpriced"])),
+        *_effects_of_values(at, stage),
+        *at.left(said["harmless"]),
+    )
     left = AUTO in (at.raw("bf16"), at.raw("fp16")) and not any(at.raw(one) is True for one in ("bf16", "fp16"))
     filled = frozenset({"precision"} if left else ())
     return ImportedJob(fields, pins, assumed=tuple(assumed), unpriced=effects, filled=filled)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final
@@ -12,14 +11,9 @@ from typing import Any, Final
 from planner.jobs.imported import ImportedJob
 from planner.jobs.megatron.configurations import table_job, table_words
 from planner.jobs.megatron.dialect import dialect
+from planner.jobs.python_text import program_of, value_of
 from planner.jobs.reader import Context, DocumentReader, JobFile
-from planner.jobs.values import program_of
 
-_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-}  # fmt: skip
-_LARGEST: Final = 2**53
 _ROUNDED: Final = 256
 """What the inner width is a multiple of (internlm/model: FeedForward, multiple_of)."""
 _TABLES: Final = frozenset({"model", "parallel", "data"})
@@ -32,32 +26,15 @@ def _tables(text: str) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for one in program_of(text).body:
         if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
-            known[one.targets[0].id] = _value(one.value, known)
-    return known
+            known[one.targets[0].id] = value_of(one.value, known)
+    return {name: _said(value) for name, value in known.items()}
 
 
-def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    """What an expression is; None where it is more than constants, names, tables and sums."""
-    match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.Name(id=name):
-            return known.get(name)
-        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
-            return {one.arg: _value(one.value, known) for one in keywords if one.arg}
-        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)):
-            table = known.get(name)
-            return table.get(key) if isinstance(table, dict) else None
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _calculated(op, _value(left, known), _value(right, known))
-    return None
-
-
-def _calculated(op: ast.operator, left: Any, right: Any) -> Any:
-    """A sum or product of numbers; None of anything else, or where it divides by nothing."""
-    if not all(isinstance(side, int | float) and abs(side) < _LARGEST for side in (left, right)):
-        return None
-    return None if isinstance(op, ast.Div | ast.FloorDiv) and not right else _OPERATORS[type(op)](left, right)
+def _said(value: Any) -> Any:
+    """A value with None in the place of what is no constant."""
+    if isinstance(value, dict):
+        return {name: _said(inner) for name, inner in value.items()}
+    return None if value is ... else value
 
 
 def _recognises(file: JobFile) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from costmodels.stack.adapters import ADAPTED
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.logs.tables import Findings, log_reader
@@ -16,7 +15,7 @@ from planner.jobs.options import Document, options_of, present
 from planner.jobs.reader import CommandReader, Context, JobFile, Launch, configured, reader_of_tables
 from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.transformers.job import model_named
-from planner.jobs.transformers.trainer import EVERYWHERE, TARGETS
+from planner.jobs.transformers.states import adapted_modules
 from planner.jobs.values import data, table_at, unpriced, whole
 
 OPTIONS: Final = options_of("llmfoundry")
@@ -104,13 +103,8 @@ def _factor(at: Document) -> float:
 def _adapters(at: Document) -> ImportedJob:
     if not at("rank"):
         return ImportedJob()
-    given = at("targets")
-    names = [str(one).lower() for one in (given if isinstance(given, list) else [given or "all-linear"])]
-    found = {part for name in names for part in str(TARGETS.get(name, "")).split(",") if part}
-    modules = list(ADAPTED) if EVERYWHERE & set(names) or not found else [one for one in ADAPTED if one in found]
-    lost = [name for name in names if name not in TARGETS and name not in EVERYWHERE]
+    modules, _, unlike = adapted_modules(at("targets") or "all-linear")
     dropout = "+dropout" if at("lora_dropout") else ""
-    unlike = (f"adapters of {', '.join(lost)} are not priced: a little more memory",) if lost else ()
     return ImportedJob({"adapters": f"{at('rank')}:{','.join(modules)}/autocast{dropout}"}, unpriced=unlike)
 
 

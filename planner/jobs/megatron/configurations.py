@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from planner.jobs.imported import ImportedJob
-from planner.jobs.megatron.dialect import MEGATRON, Dialect, Words, dialect
+from planner.jobs.megatron.dialect import MEGATRON, SWIFT, Dialect, Words, dialect
 from planner.jobs.megatron.job import job_of
-from planner.jobs.reader import Context, reader_of_tables
+from planner.jobs.reader import Context, not_here, reader_of_tables
 from planner.jobs.values import at_path, table_at
 
 _REFERENCE: Final = re.compile(r"\$\{(?P<env>oc\.env:)?(?P<name>[\w.]+)(?:[:,](?P<other>[^{}]*))?\}")
@@ -110,6 +110,42 @@ def _read_flagscale(document: Mapping[str, Any], context: Context) -> ImportedJo
     return table_job({name: words[name] for name in words if "." not in name}, dialect("flagscale"), context)
 
 
+def _train_file(document: Mapping[str, Any]) -> str:
+    """The file with the system and the model that an experiment names among its defaults; empty where it names none."""
+    own = isinstance(document.get("experiment"), Mapping)
+    own = own and at_path(document, "experiment.task.backend") in {None, "megatron"}
+    named = document.get("defaults") if own else None
+    parts = [one for one in (named if isinstance(named, list) else ()) if isinstance(one, Mapping)]
+    return next((f"train/{one['train']}.yaml" for one in parts if one.get("train")), "")
+
+
+def _read_experiment(document: Mapping[str, Any], context: Context) -> ImportedJob:
+    name = _train_file(document)
+    file = context.find(name)
+    if file is None or file.document is None:
+        return ImportedJob(missing=(not_here(name),))
+    return _read_flagscale({**file.document, **document}, context)
+
+
+_OF_SWIFT: Final = frozenset({"tuner_type", "train_type", "rlhf_type", "split_dataset_ratio"})
+
+
+def _is_swift(document: Mapping[str, Any]) -> bool:
+    own = bool(_OF_SWIFT & {*document, *table_at(document, "train")})
+    return own and {"model", "micro_batch_size"} <= set(document)
+
+
+def swift_words(document: Mapping[str, Any], context: Context) -> Words:
+    """Options of a configuration of ms-swift, under Ray those of the trainer's own table above the others."""
+    found = table_words(document, {"": "", "train": ""}, context.environment)
+    return {name: values for name, values in found.items() if "." not in name}
+
+
+def _is_factory(document: Mapping[str, Any]) -> bool:
+    own = "model_name_or_path" in document and bool({"finetuning_type", "cutoff_len"} & set(document))
+    return own and any(name.endswith("_model_parallel_size") for name in map(str, document))
+
+
 def _trainer(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The module of Primus that trains on Megatron; empty where there is none."""
     found = [one for one in table_at(document, "modules").values() if isinstance(one, dict)]
@@ -142,4 +178,16 @@ FLAGSCALE: Final = reader_of_tables(
     "flagscale", "a configuration of FlagScale", "megatron-lm",
     lambda document: isinstance(document.get("model"), dict) and bool(_SYSTEM & {*table_at(document, "system")}),
     _read_flagscale,
+)  # fmt: skip
+EXPERIMENT: Final = reader_of_tables(
+    "flagscale", "an experiment of FlagScale", "megatron-lm", lambda document: bool(_train_file(document)),
+    _read_experiment,
+)  # fmt: skip
+FACTORY: Final = reader_of_tables(
+    "llamafactory", "a recipe of LLaMA-Factory on Megatron-Core", "megatron-lm", _is_factory,
+    lambda document, context: table_job(table_words(document, {"": ""}), dialect("llamafactory"), context),
+)  # fmt: skip
+SWIFT_FILE: Final = reader_of_tables(
+    "swift", "a configuration of ms-swift (megatron)", SWIFT.framework, _is_swift,
+    lambda document, context: table_job(swift_words(document, context), SWIFT, context),
 )  # fmt: skip

@@ -12,18 +12,25 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
-from typing import Final
+from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.reader import Launch
-from planner.jobs.values import data, pattern, words
+from planner.jobs.values import data, each_name, pattern, words
 
 _SAID: Final = data("megatron/effects")
-OF_VISION: Final[Mapping[str, str]] = _SAID["vision"]
+_REMOVED: Final = data("megatron/removed")
+"""What the options of earlier releases meant, which are read in every dialect: forks keep them."""
+OF_VISION: Final = each_name(_SAID["vision"])
 """Options of multimodal programs, by which these are known."""
-UNPRICED: Final[Mapping[str, str]] = {**OF_VISION, **_SAID["unpriced"]}
-"""By option, what it does."""
-OF_THE_RUN: Final = pattern(words(_SAID["harmless"]))
+_BASE: Final[Mapping[str, Mapping[str, Any]]] = {
+    **{name: _REMOVED[name] for name in ("means", "refused", "stands_for")},
+    "unpriced": {**OF_VISION, **each_name({**_SAID["unpriced"], **_REMOVED["unpriced"]})},
+}
+"""Tables of options that those of a dialect stand above."""
+_FIELDS: Final[Mapping[str, str]] = data("megatron/words")["configuration"]
+"""Options by the fields of Megatron-Core's own configurations, which settings in files have."""
+OF_THE_RUN: Final = pattern(words(_SAID["harmless"] + _REMOVED["harmless"]))
 """Pattern of options that change no price: rates, checkpoints, data, logs, launchers."""
 
 
@@ -42,6 +49,7 @@ class Dialect:
         usual: words of Megatron-LM that it runs with unless an option says otherwise.
         refused: options that no price has, and why.
         unpriced: options that are read and not priced, with what they do to time and memory.
+        stands_for: fields of the stack, by the flag that changes them.
         harmless: pattern of its options that change no price.
         stack: that is priced.
         knows: whether a launch is its own.
@@ -54,10 +62,11 @@ class Dialect:
     """
 
     name: str = "Megatron-LM"
-    means: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
+    means: Mapping[str, str | Mapping[str, str]] = field(default_factory=lambda: _BASE["means"])
     usual: str = ""
-    refused: Mapping[str, str] = field(default_factory=dict)
-    unpriced: Mapping[str, str] = field(default_factory=lambda: UNPRICED)
+    refused: Mapping[str, str] = field(default_factory=lambda: _BASE["refused"])
+    unpriced: Mapping[str, str] = field(default_factory=lambda: _BASE["unpriced"])
+    stands_for: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: _BASE["stands_for"])
     harmless: str = OF_THE_RUN
     stack: str = "megatron-core"
     knows: Callable[[Launch], bool] = lambda _: True
@@ -75,13 +84,15 @@ MEGATRON: Final = Dialect()
 def dialect(name: str, knows: Callable[[Launch], bool] | None = None) -> Dialect:
     """The dialect of a table, which stands above Megatron-LM's own; launches are known by its options by default."""
     said = dict(data(f"megatron/dialects/{name}"))
+    said |= {table: each_name(said[table]) for table in ("refused", "unpriced") if table in said}
     own = frozenset(said.pop("options", "").split())
-    harmless, unpriced = words(said.pop("harmless", "")), said.pop("unpriced", {})
+    harmless = words(said.pop("harmless", ""))
     return Dialect(**said | {
         "says": tuple(said.get("says", ())),
         "knows": knows or (lambda launch: not own or bool(own & option_names(launch))),
         "harmless": f"{OF_THE_RUN}|{pattern(harmless)}" if harmless else OF_THE_RUN,
-        "unpriced": {**UNPRICED, **unpriced},
+        **{name: {**table, **said.get(name, {})} for name, table in _BASE.items()},
+        "means": {**_BASE["means"], **(_FIELDS if said.get("booleans") else {}), **said.get("means", {})},
     })  # fmt: skip
 
 
@@ -93,8 +104,6 @@ def option_names(launch: Launch) -> set[str]:
 _ON: Final = frozenset({"true", "yes", "on", "1"})
 _OFF: Final = frozenset({"false", "no", "off", "0"})
 _NUMBER: Final = re.compile(r"-\.?\d")
-_GONE: Final[Mapping[str, str]] = data("megatron/words")["gone"]
-"""What Megatron-LM's parser no longer takes, and what it takes instead."""
 
 
 def options_of(words: Sequence[str]) -> Words:
@@ -126,8 +135,6 @@ def translated(given: Mapping[str, Sequence[str]], dialect: Dialect, environment
     for name, values in given.items():
         if name not in dialect.means:
             put(found, name, list(values))
-    if gone := next((name for name in _GONE if name in found), None):
-        raise BadRequest(f"--{gone} is no longer an option of Megatron-LM; --{_GONE[gone]} replaces it")
     return found
 
 
@@ -169,7 +176,9 @@ def _starts_swift(launch: Launch) -> bool:
 
 SWIFT: Final = dialect("swift", _starts_swift)
 DEEPSPEED: Final = dialect("deepspeed")
-DIALECTS: Final = (SWIFT, *map(dialect, ("slime", "mindspeed", "pai", "zero_bubble")), DEEPSPEED, dialect("older"))
+_OWN: Final = ("slime", "mindspeed", "pai", "zero_bubble")
+_OLDER: Final = ("of_2020", "of_2021", "of_2022")
+DIALECTS: Final = (SWIFT, *map(dialect, _OWN), DEEPSPEED, *map(dialect, _OLDER))
 """In the order in which they are asked whether a launch is theirs."""
 
 

@@ -12,7 +12,7 @@ from planner.jobs.imported import ImportedJob, Length
 from planner.jobs.megatron.dialect import MEGATRON, Dialect, of_hybrid, translated
 from planner.jobs.megatron.options import MOMENTS, OPTIONS, PRECISIONS
 from planner.jobs.megatron.read_model import assumed_fields, model_fields
-from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, pipeline_of, recomputation
+from planner.jobs.megatron.read_pipeline import Pipeline, hybrid_pattern, left_even, pipeline_of, recomputation
 from planner.jobs.megatron.read_software import assumed, check_priced, not_priced, stack_changes
 from planner.jobs.models import known_model, taken_to_be
 from planner.jobs.options import Arguments, applicable, present
@@ -42,11 +42,11 @@ def job_of(
     at.check_choices()
     at.names.update(name for row in OPTIONS for name in (row.word, *row.older))
     check_priced(at)
-    pipeline = pipeline_of(at, balanced=dialect.balanced)
     described = not model_known and (at.given("num_layers") or bool(hybrid_pattern(at)))
-    again = recomputation(at, pipeline)
     name = "" if described or model_known else at.text("model_name").rstrip("/")
-    known = (known_model(name) or (name, None))[0] if name else name
+    known, shape = (name and known_model(name)) or (name, None)
+    pipeline = pipeline_of(at, balanced=dialect.balanced, layers=shape.num_layers if shape else 0)
+    again = recomputation(at, pipeline)
     each, nodes = at.text("nproc_per_node"), at.text("nnodes") or "1"  # torchrun has one node by default
     fields = present(
         model=model_fields(at) if described else known,
@@ -67,7 +67,12 @@ def job_of(
         again.layers,
         remarks=again.remarks,
         assumed=(*_of_dialect(dialect), *of_model, *assumed(at), *_assumed(at)),
-        unpriced=(*not_priced(at, dialect), *_unset(at), *at.unread(dialect.harmless, prefix="--")),
+        unpriced=(
+            *not_priced(at, dialect),
+            *left_even(at, pipeline),
+            *_unset(at),
+            *at.unread(dialect.harmless, prefix="--"),
+        ),
         length=_length(at),
         filled=_filled(at, dialect),
     )

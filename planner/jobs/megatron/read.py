@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob
+from planner.jobs.megatron.configurations import swift_words
 from planner.jobs.megatron.dialect import (
     DIALECTS,
     HYBRID,
@@ -27,12 +28,14 @@ from planner.jobs.megatron.dialect import (
 )
 from planner.jobs.megatron.job import job_of
 from planner.jobs.megatron.options import OPTIONS
-from planner.jobs.reader import CommandReader, Context, Launch
+from planner.jobs.reader import CommandReader, Context, Launch, not_here
 from planner.jobs.shell.processes import processes
+from planner.jobs.transformers.arguments import files_of
 from planner.jobs.values import at_path, data, words
 
 _OWN: Final = frozenset({"tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size"})
 """Options by which a command line is known, whatever its program is called."""
+_TABLES: Final = (".yaml", ".yml", ".json")
 _OTHERS_SIZES: Final = frozenset({"hidden-width", "hidden-dim", "num-heads", "n-heads", "n-embd", "d-model"})
 """Sizes that programs have which call their layers as Megatron-LM does."""
 
@@ -59,6 +62,11 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
 
 def _of_decoder(launch: Launch, context: Context) -> ImportedJob:
     given, dialect = options_of(launch.words), dialect_of(launch)
+    if dialect is SWIFT and (name := next(iter([*files_of(launch.words, *_TABLES), *given.pop("config", [])]), "")):
+        file = launch.file(name, context)
+        if file is None or file.document is None:
+            return ImportedJob(missing=(not_here(name),))
+        given = {**swift_words(file.document, context), **given}
     given = {**_of_deepspeed(given, launch, context), **given}
     programs = {Path(word).stem for word in launch.words if word.endswith(".py")}
     vision = tuple(said_of_vision(given)) if is_multimodal(given, programs) else ()

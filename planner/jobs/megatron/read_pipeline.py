@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from planner.errors import BadRequest
@@ -75,8 +75,11 @@ def empty_layers(at: Arguments) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
-    """The pipeline that the arguments describe, as Megatron-LM checks it; balanced: uneven layers are spread out."""
+def pipeline_of(at: Arguments, *, balanced: bool = False, layers: int = 0) -> Pipeline:
+    """The pipeline that the arguments describe, as Megatron-LM checks it; balanced: uneven layers are spread out.
+
+    ``layers`` are those of a model that is named, which count where the arguments give the outer stages'.
+    """
     pp = at("pp")
     _check_ways(at)
     drawn = hybrid_chunks(at)
@@ -87,7 +90,8 @@ def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
         return found
     if len(drawn) > 1:
         return _drawn(at, "layer_pattern", [len(chunk) for chunk in drawn], pp)
-    total = sum(map(len, drawn)) or (at("num_layers") or 0)
+    outer = any(at.given(field) for field in _OUTER)
+    total = sum(map(len, drawn)) or at("num_layers") or (layers if outer else 0)
     if not total:
         if at.given("layers_per_chunk"):
             word = at.word_of("layers_per_chunk")
@@ -97,6 +101,12 @@ def pipeline_of(at: Arguments, *, balanced: bool = False) -> Pipeline:
     vpp = _chunks_per_stage(at, places)
     chunks = _with_ends(at, [each // vpp for each in places] * vpp, -1)
     return _checked(Pipeline(pp, vpp, _without(chunks, empty_layers(at))))
+
+
+def left_even(at: Arguments, pipeline: Pipeline) -> Iterator[str]:
+    """Options that set the layers of stages, where nothing says how many there are in all."""
+    if pipeline.chunks is None and (outer := [f"--{at.word_of(field)}" for field in _OUTER if at.given(field)]):
+        yield f"{' and '.join(outer)} not priced without --num-layers: stages are even; --layers-per-stage sets them"
 
 
 def _with_ends(at: Arguments, held: Sequence[int], count: int = 1) -> list[int]:

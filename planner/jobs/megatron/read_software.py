@@ -16,6 +16,8 @@ _GRAPHED: Final = ("attn", "mamba", "moe", "moe_router", "moe_preprocess")
 DROPOUT: Final = 0.1
 """What is dropped where no option says it (transformer_config.py: attention_dropout, hidden_dropout)."""
 _DROPOUTS: Final = ("attention_dropout", "hidden_dropout")
+_IN_STEP: Final = "no-async-tensor-model-parallel-allreduce"
+"""Of no effect where there is no such all-reduce, as with sequence parallelism."""
 
 
 def stack_changes(at: Arguments, dialect: Dialect, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -38,6 +40,8 @@ def stack_changes(at: Arguments, dialect: Dialect, environment: Mapping[str, str
     (left if all(_unsaid(at, field) for field in _DROPOUTS) else said)["stack.dropout"] = dropped > 0
     if at.given("num_experts"):
         left |= {"stack.dispatcher": _dispatcher(at)}
+    for option, fields in dialect.stands_for.items():
+        left |= fields if option in at and not (option == _IN_STEP and at.given("sequence_parallel")) else {}
     return {**_differing(left, dialect.stack), **said}
 
 
@@ -49,7 +53,8 @@ def _differing(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path, value in fields.items():
         field = known_path(path).removeprefix("stack.")
-        has = COMBINED[field].read(known) if field in COMBINED else known.value(f"switches.{field}")
+        place = field if "." in field else f"switches.{field}"
+        has = COMBINED[field].read(known) if field in COMBINED else known.value(place)
         found |= {path: value} if has != value else {}
     return found
 

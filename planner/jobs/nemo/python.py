@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.megatron.configurations import TYPES
-from planner.jobs.values import data, literal, program_of
+from planner.jobs.python_text import dotted, program_of, value_of
+from planner.jobs.values import data, literal
 
 _CALLS: Final = frozenset({"pretrain_recipe", "finetune_recipe"})
 _ARGUMENTS: Final[Mapping[str, str]] = data("nemo/words")["arguments"]
@@ -162,16 +163,6 @@ def _set(path: str, value: ast.expr, known: Mapping[str, Any]) -> dict[str, Any]
     return {path: value_of(value, known)}
 
 
-def value_of(value: ast.expr, known: Mapping[str, Any]) -> Any:
-    """A constant, or that of a name; an ellipsis where it is neither."""
-    if isinstance(value, ast.Name):
-        return known.get(value.id, ...)
-    try:
-        return ast.literal_eval(value)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return ...
-
-
 def constants_of(body: Sequence[ast.stmt]) -> dict[str, Any]:
     """The names that a body sets to constants."""
     found = {target: value_of(value, {}) for target, value in assigned(body) if target and "." not in target}
@@ -184,15 +175,6 @@ def _defaults(scope: ast.Module | ast.FunctionDef) -> dict[str, Any]:
         return {}
     last = scope.args.args[len(scope.args.args) - len(scope.args.defaults) :]
     return {one.arg: value_of(value, {}) for one, value in zip(last, scope.args.defaults, strict=True)}
-
-
-def dotted(value: ast.expr) -> str:
-    """A name with the names of its attributes; empty where it is none."""
-    names: list[str] = []
-    while isinstance(value, ast.Attribute):
-        names.append(value.attr)
-        value = value.value
-    return ".".join([value.id, *reversed(names)]) if isinstance(value, ast.Name) else ""
 
 
 _FACTORY: Final = re.compile(r"(\w+)(?:\((.*)\))?", re.DOTALL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from planner.errors import BadRequest
@@ -12,19 +13,28 @@ from planner.jobs.imported import ImportedJob, joined
 from planner.jobs.megatron.configurations import resolved_tables, table_job, table_words
 from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.options import present
-from planner.jobs.reader import CommandReader, Context, Launch, configured, reader_of_tables
+from planner.jobs.reader import CommandReader, Context, Launch, configured, not_here, reader_of_tables
 from planner.jobs.trainers.family import full_shard, plain_words, trainer, tuned
 from planner.jobs.transformers.arguments import overrides_of
 from planner.jobs.values import at_path, data, truth, whole
 
 _CORE: Final = dialect("nemo-rl")
 _DTENSOR: Final = trainer("nemo-rl", alone=True)
-_TASKS: Final = {"sft": "finetune", "dpo": "dpo", "rm": "reward", "grpo": "grpo", "distillation": "finetune"}
+_TASKS: Final = {
+    "sft": "finetune",
+    "dpo": "dpo",
+    "rm": "reward",
+    "grpo": "grpo",
+    "ppo": "ppo",
+    "distillation": "finetune",
+}
 """What is learnt, by the table of its settings."""
 _NAMES: Final = {
     "train_global_batch_size": "global-batch-size", "train_micro_batch_size": "micro-batch-size",
     "max_total_sequence_length": "seq-length", "model_name": "model.name",
 }  # fmt: skip
+_OF_RUN: Final = frozenset({"loss_fn", "cluster", "data_plane", "data", "checkpointing", "logger", "policy", "value"})
+"""Further tables by which settings are known that build on others."""
 _PROGRAM: Final = re.compile(r"run_(?:grpo|sft|dpo|rm|distillation|vlm_grpo|opd)\w*\.py")
 _DEEPEST: Final = 8
 
@@ -32,9 +42,11 @@ _DEEPEST: Final = 8
 def _job(given: Mapping[str, Any], context: Context) -> ImportedJob:
     """The job of a configuration above those that its ``defaults`` name."""
     document, lost = _whole(given, context, _DEEPEST)
+    missing = tuple(not_here(name, "has the rest of the settings") for name in lost)
+    if not isinstance(document.get("policy"), Mapping):
+        return ImportedJob(missing=missing or ("no policy is described; give the file that these settings build on",))
     found = _of_policy(resolved_tables(document, document), context)
     fields = present(gpus=_devices(document))
-    missing = tuple(f"{name} has the rest of the settings, but is not here; give that file too" for name in lost)
     return joined(found, ImportedJob(fields, missing=missing))
 
 
@@ -51,16 +63,21 @@ def _devices(document: Mapping[str, Any]) -> int | None:
     return left if left > 0 else None
 
 
-def _whole(document: Mapping[str, Any], context: Context, depth: int) -> tuple[dict[str, Any], list[str]]:
-    """A configuration above those that it builds on, and which of these are not here."""
+def _whole(
+    document: Mapping[str, Any], context: Context, depth: int, beside: Path | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """A configuration above those that it builds on, the last of them first, and which of these are not here.
+
+    Names are relative to the file ``beside``, the first one's to the job's folder.
+    """
     made, lost = dict(document), []
     names = document.get("defaults") or ()
-    for name in [names] if isinstance(names, str) else names:
-        file = context.find(str(name)) if depth else None
+    for name in [names] if isinstance(names, str) else reversed(names):
+        file = context.find(str(name), beside) if depth else None
         if file is None or file.document is None:
             lost.append(str(name))
             continue
-        below, more = _whole(file.document, context, depth - 1)
+        below, more = _whole(file.document, context, depth - 1, file.path)
         made, lost = _above(made, below), [*lost, *more]
     return made, lost
 
@@ -102,17 +119,23 @@ def _words(policy: Mapping[str, Any], task: str) -> Words:
     """Megatron-LM's options of the policy."""
     core = policy["megatron_cfg"]
     tables = ("optimizer", "distributed_data_parallel_config")
-    plain = {name: value for name, value in core.items() if not isinstance(value, Mapping)}
+    parts = core.get("recompute_granularity") == "selective" and truth(core.get("activation_checkpointing") or False)
+    left = {"activation_checkpointing"} if parts else {"recompute_granularity", "recompute_modules"}
+    plain = {name: value for name, value in core.items() if name not in left and not isinstance(value, Mapping)}
     found = table_words(plain, {"": ""})
     for name in tables:
         found |= table_words(core.get(name) or {}, {"": ""})
     found |= {word: [str(policy[name])] for name, word in _NAMES.items() if policy.get(name) is not None}
     if truth(at_path(core, "peft.enabled") or False):
         found |= table_words({name: core["peft"].get(name) for name in ("dim", "target_modules")}, {"": "peft."})
+    if truth(at_path(core, "fp8_cfg.enabled") or False):
+        found |= table_words(core["fp8_cfg"], {"": ""})
+        found["fp8-format"] = found.pop("fp8", ["hybrid"])
+        found = {name: words for name, words in found.items() if name not in {"fp8-param", "enabled"}}
     on = {
         "dpo": task == "dpo",
         "peft": truth(at_path(core, "peft.enabled") or False),
-        "fp8-cfg": truth(at_path(core, "fp8_cfg.enabled") or False),
+        "fp8-param-gather": truth(at_path(core, "fp8_cfg.fp8_param") or False) and "fp8-format" in found,
         **{name.replace("_", "-"): truth(at_path(policy, f"{name}.enabled") or False)
            for name in ("sequence_packing", "dynamic_batching")},
     }  # fmt: skip
@@ -120,9 +143,12 @@ def _words(policy: Mapping[str, Any], task: str) -> Words:
 
 
 def _recognises(document: Mapping[str, Any]) -> bool:
-    policy = document.get("policy")
+    policy = document.get("policy", {})
     own = {"dtensor_cfg", "megatron_cfg", "train_global_batch_size"}
-    above = "defaults" in document and bool({*_TASKS, "loss_fn", "cluster"} & set(document))
+    names = document.get("defaults") or ()
+    named = [names] if isinstance(names, str) else names if isinstance(names, list) else []
+    files = bool(named) and all(str(one).endswith(".yaml") for one in named)
+    above = files and bool({*_TASKS, *_OF_RUN} & set(document))
     return isinstance(policy, Mapping) and (above or bool(own & set(policy)))
 
 

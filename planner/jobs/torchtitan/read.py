@@ -7,9 +7,8 @@ takes another one's, sets some of its fields and returns it. What is no constant
 from __future__ import annotations
 
 import ast
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from math import prod
@@ -21,17 +20,15 @@ from planner.jobs.imported import ImportedJob
 from planner.jobs.logs.lines import table_in
 from planner.jobs.logs.tables import Findings, log_reader, made_job
 from planner.jobs.options import Options, applicable, present
+from planner.jobs.python_text import dotted, program_of, value_of
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
 from planner.jobs.shell.processes import processes
 from planner.jobs.torchtitan.options import MODELS, OPTIONS
 from planner.jobs.torchtitan.settings import torchtitan_job
-from planner.jobs.values import data, program_of
+from planner.jobs.values import data
 
 _TABLES: Final = ("training", "parallelism", "compile", "optimizer", "activation_checkpoint")
 _POLICIES, _CONVERTERS = (data("torchtitan/words")[name] for name in ("policies", "converters"))
-_OPERATORS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-}  # fmt: skip
 _DEPTH: Final = 8
 """Functions that take one another's configuration."""
 
@@ -66,7 +63,7 @@ def _makes(function: ast.FunctionDef, others: Mapping[str, ast.FunctionDef], dep
     """Whether a function returns a Trainer.Config, of its own or another one's."""
     if function.args.args or depth > _DEPTH:
         return False
-    called = [_name(one.func) for one in ast.walk(function) if isinstance(one, ast.Call)]
+    called = [dotted(one.func) for one in ast.walk(function) if isinstance(one, ast.Call)]
     if any(name.endswith("Trainer.Config") for name in called):
         return True
     return any(name in others and name != function.name and _makes(others[name], others, depth + 1) for name in called)
@@ -82,18 +79,18 @@ def configuration(text: str, name: str) -> Configuration:
 
 
 def _made(known: Mapping[str, ast.FunctionDef], name: str, depth: int) -> Configuration:
-    found, variables = Configuration(), dict[str, Any]()
+    found, variables, constants = Configuration(), dict[str, ast.expr](), dict[str, Any]()
     for statement in known[name].body:
         if isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return) and statement.value is not None:
             targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-            target = _name(targets[0]) if targets[0] else ""
+            target = dotted(targets[0]) if targets[0] else ""
             began = _beginning(statement.value, known, name, depth)
             if began is not None:
                 found = began
             elif target.startswith("config."):
-                _set(found, target.removeprefix("config."), statement.value, variables)
+                _set(found, target.removeprefix("config."), statement.value, constants)
             elif target and "." not in target:
-                variables[target] = statement.value
+                variables[target], constants[target] = statement.value, value_of(statement.value, {})
     for variable in variables.values():
         _flavor(found, variable)
     return found
@@ -103,7 +100,7 @@ def _beginning(value: ast.expr, known: Mapping[str, ast.FunctionDef], own: str, 
     """A configuration that begins here: one that is made, or another function's."""
     if not isinstance(value, ast.Call):
         return None
-    called = _name(value.func)
+    called = dotted(value.func)
     if called in known and called != own and depth < _DEPTH:
         return _made(known, called, depth + 1)
     if not called.endswith("Trainer.Config"):
@@ -118,10 +115,10 @@ def _beginning(value: ast.expr, known: Mapping[str, ast.FunctionDef], own: str, 
 def _flavor(found: Configuration, value: ast.expr) -> None:
     """The size that the registry of models is asked for, and the products that it makes narrow."""
     for call in ast.walk(value):
-        if isinstance(call, ast.Call) and _name(call.func).endswith("model_registry"):
+        if isinstance(call, ast.Call) and dotted(call.func).endswith("model_registry"):
             if call.args and isinstance(call.args[0], ast.Constant):
                 found.model = (found.model[0], str(call.args[0].value))
-            used = [_name(one.func).partition(".")[0] for one in ast.walk(call) if isinstance(one, ast.Call)]
+            used = [dotted(one.func).partition(".")[0] for one in ast.walk(call) if isinstance(one, ast.Call)]
             converters = [_CONVERTERS.get(one, one) for one in used if one.endswith("Converter")]
             backend = next((one.value for one in call.keywords if one.arg == "moe_comm_backend"), None)
             if isinstance(backend, ast.Constant):
@@ -130,68 +127,46 @@ def _flavor(found: Configuration, value: ast.expr) -> None:
                 found.tables.setdefault("model", {})["converters"] = converters
 
 
-def _set(found: Configuration, path: str, value: ast.expr, variables: Mapping[str, ast.expr]) -> None:
+def _set(found: Configuration, path: str, value: ast.expr, constants: Mapping[str, Any]) -> None:
     """A field, or a whole table, of a configuration."""
     table, _, key = path.partition(".")
     if table == "activation_checkpoint" and not key:
-        found.tables[table] = {"mode": _policy(value)} | _arguments(found, table, value, variables)
+        found.tables[table] = {"mode": _policy(value)} | _arguments(found, table, value, constants)
     elif table == "model_spec":
         _flavor(found, value)
     elif table in _TABLES and not key:
-        found.tables[table] = _arguments(found, table, value, variables)
+        found.tables[table] = _arguments(found, table, value, constants)
     elif table in _TABLES and "." not in key:
-        _put(found, table, key, value, variables)
+        _put(found, table, key, value, constants)
 
 
 def _policy(value: ast.expr) -> str:
     """How activations are kept: None, FullAC.Config(), SelectiveAC.Config()."""
     if isinstance(value, ast.Constant) and value.value is None:
         return "none"
-    name = _name(value.func) if isinstance(value, ast.Call) else ""
+    name = dotted(value.func) if isinstance(value, ast.Call) else ""
     return next((mode for policy, mode in _POLICIES.items() if policy in name), "selective")
 
 
-def _arguments(found: Configuration, table: str, value: ast.expr, variables: Mapping[str, ast.expr]) -> dict[str, Any]:
+def _arguments(found: Configuration, table: str, value: ast.expr, constants: Mapping[str, Any]) -> dict[str, Any]:
     held: dict[str, Any] = {}
     for one in value.keywords if isinstance(value, ast.Call) else ():
-        known, constant = _constant(one.value, variables)
-        if known and constant is not None:
+        constant = value_of(one.value, constants)
+        if constant is not None and constant is not ...:
             held[one.arg or ""] = constant
-        elif not known and table in {"training", "parallelism", "compile"}:
+        elif constant is ... and table in {"training", "parallelism", "compile"}:
             found.unknown.append(f"{table}.{one.arg}")
     return held
 
 
-def _put(found: Configuration, table: str, key: str, value: ast.expr, variables: Mapping[str, ast.expr]) -> None:
-    known, constant = _constant(value, variables)
+def _put(found: Configuration, table: str, key: str, value: ast.expr, constants: Mapping[str, Any]) -> None:
+    constant = value_of(value, constants)
     held = found.tables.setdefault(table, {})
-    if known and constant is not None:
+    if constant is not None and constant is not ...:
         held[key] = constant
     else:
         held.pop(key, None)
-        found.unknown += [] if known else [f"{table}.{key}"]
-
-
-def _constant(value: ast.expr, variables: Mapping[str, ast.expr]) -> tuple[bool, Any]:
-    """Whether an expression is a constant, and which."""
-    if isinstance(value, ast.Name) and value.id in variables:
-        return _constant(variables[value.id], {})
-    if isinstance(value, ast.BinOp) and type(value.op) in _OPERATORS:
-        (one, left), (other, right) = _constant(value.left, variables), _constant(value.right, variables)
-        numbers = one and other and isinstance(left, int) and isinstance(right, int) and right != 0
-        return (True, _OPERATORS[type(value.op)](left, right)) if numbers else (False, None)
-    try:
-        return True, ast.literal_eval(value)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return False, None
-
-
-def _name(value: ast.expr) -> str:
-    """A dotted name, empty where an expression is none."""
-    if isinstance(value, ast.Attribute):
-        inner = _name(value.value)
-        return f"{inner}.{value.attr}" if inner else value.attr
-    return value.id if isinstance(value, ast.Name) else ""
+        found.unknown += [f"{table}.{key}"] if constant is ... else []
 
 
 def _family(model: tuple[str, str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from planner.jobs.transformers.arguments import started
 from planner.jobs.transformers.job import training_job
 from planner.jobs.transformers.read import command_job, command_of, file_job
 from planner.jobs.transformers.trainer import EFFECTS, HARMLESS, Trainer, training_options, zero
-from planner.jobs.values import data, truth, words
+from planner.jobs.values import data, each_name, truth, words
 
 Read = Callable[[Launch, Context], ImportedJob]
 
@@ -35,7 +35,7 @@ def trainer(
     return Trainer(**plain | {
         "options": training_options(*rows(said.get("options", {}))),
         "harmless": words(said["harmless"]) + (() if alone else HARMLESS),
-        "effects": {**EFFECTS, **said["unpriced"]},
+        "effects": {**EFFECTS, **each_name(said["unpriced"])},
         "deepspeed": {one: zero(**row) for one, row in said.get("deepspeed", {}).items()},
         "translated": translated,
     })  # fmt: skip
@@ -100,6 +100,13 @@ def leaves(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def full_shard(*, kept: bool = False, offload: Any = False) -> str:
     """Transformers' word for FSDP over all ranks: whether parameters stay gathered, and whether the host holds them."""
     return " ".join(["shard_grad_op" if kept else "full_shard", *(["offload"] if truth(offload) else [])])
+
+
+def by_ulysses(job: ImportedJob) -> ImportedJob:
+    """A job whose context ranks exchange all to all, for which Accelerate's FSDP has no rules."""
+    if job.pins.get("cp", 1) == 1:
+        return job
+    return replace(job, pins={**job.pins, "cp_kind": "a2a"}, framework=None)
 
 
 def on_own_kernels(job: ImportedJob, name: str, *, compiled: bool) -> ImportedJob:

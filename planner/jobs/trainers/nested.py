@@ -1,4 +1,4 @@
-"""Trainers whose files are tables within tables: torchtune, litgpt, oumi.
+"""Trainers whose files are tables within tables: torchtune, litgpt, oumi, LLaMA-Factory v1.
 
 As of torchtune 0.6 (FSDP over all ranks, plain formats), litgpt 0.5 (FSDP where there are several devices) and oumi,
 which has Transformers' options in tables, sharded by FSDP or DeepSpeed if they say so.
@@ -16,8 +16,9 @@ from planner.jobs.imported import ImportedJob, Length, joined
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, configured, reader_of_tables
 from planner.jobs.shell.processes import processes
-from planner.jobs.trainers.family import full_shard, on_own_kernels, plain_words, trainer, tuned
-from planner.jobs.transformers.arguments import files_of, overrides_of, values_of
+from planner.jobs.trainers.family import by_ulysses, full_shard, on_own_kernels, plain_words, trainer, tuned
+from planner.jobs.trainers.recipes import OF_V1, is_v1
+from planner.jobs.transformers.arguments import files_of, overrides_of, started, values_of
 from planner.jobs.transformers.trainer import FORMATS, OPTIONS, zero
 from planner.jobs.values import at_path, data, has_all, truth, whole, words
 
@@ -249,4 +250,44 @@ _OUMIS: Final = (
         lambda document: has_all(document, "model.model_name", "training.trainer_type"), _oumi_job,
     ),
 )  # fmt: skip
-READERS: Final = (*_TUNES, *_LITGPTS, *_OUMIS)
+
+
+V1: Final = trainer("llamafactory-v1")
+_NAMED: Final = ("peft", "dist", "kernel")
+
+
+def _v1_job(
+    document: Mapping[str, Any], context: Context, gpus: int | None = None, task: str = "finetune"
+) -> ImportedJob:
+    """The job of a configuration, whose plug-ins are tables with a name."""
+    made = plain_words(document, "llamafactory-v1")
+    adapters, sharded, kernels = (str(made.pop(f"{table}_config.name", "")) for table in _NAMED)
+    wide, batch = truth(made.get("bf16", True)) is False, whole(made.pop("global_batch_size", None))
+    made = {"gradient_checkpointing": True, "bf16": not wide, "dtype": "float32" if wide else "bfloat16", **made}
+    made |= {"use_peft": adapters == "lora", "use_liger_kernel": "liger" in kernels}
+    made |= {"finetuning_type": adapters} if adapters not in {"", "lora"} else {}
+    kept, hosted = (made.pop(f"dist_config.{name}", None) for name in ("reshard_after_forward", "offload_params"))
+    if sharded.startswith("fsdp"):
+        made["fsdp"] = full_shard(kept=truth(kept) is False, offload=hosted or False)
+    if made.get("batching_strategy") == "normal":
+        del made["batching_strategy"]
+    return by_ulysses(tuned(made, V1, context, gpus=gpus, batch=batch, task=task))
+
+
+def _read_v1(launch: Launch, context: Context) -> ImportedJob:
+    command, *given = started(launch.words).words
+    name = next(iter(files_of(given, ".yaml", ".yml", ".json")), "")
+    said = {path: str(value) for path, value in values_of(given, V1.options).items()} | overrides_of(given)
+    job = lambda document: _v1_job(document, context, processes(launch), OF_V1.get(command, "finetune"))  # noqa: E731
+    return configured(launch, context, name, said, job)
+
+
+_V1S: Final = (
+    CommandReader("llamafactory", "a command line of LLaMA-Factory v1", "", is_v1, _read_v1),
+    reader_of_tables(
+        "llamafactory", "a configuration of LLaMA-Factory v1", "",
+        lambda document: has_all(document, "model", "cutoff_len")
+        and bool({"model_class", "dist_config", "peft_config"} & set(document)), _v1_job,
+    ),
+)  # fmt: skip
+READERS: Final = (*_TUNES, *_LITGPTS, *_OUMIS, *_V1S)

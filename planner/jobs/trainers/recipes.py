@@ -5,7 +5,7 @@ As of LLaMA-Factory 0.9, axolotl 0.21 and ms-swift 4.6. A script that is given a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -39,11 +39,28 @@ def _of_llama_factory(values: Mapping[str, Any]) -> dict[str, Any]:
 LLAMA_FACTORY: Final = trainer("llamafactory", _of_llama_factory)
 
 
+def on_megatron(keys: Collection[str]) -> bool:
+    """Whether the keys of a recipe have Megatron train it: a batch of its own, or its degrees."""
+    return {"micro_batch_size", "model"} <= set(keys) or any(key.endswith("_model_parallel_size") for key in keys)
+
+
+OF_V1: Final[Mapping[str, str]] = {"train": "finetune", "sft": "finetune", "dpo": "dpo", "rm": "reward"}
+"""Commands of LLaMA-Factory v1, and what is learnt."""
+
+
+def is_v1(launch: Launch) -> bool:
+    """Whether a command line starts LLaMA-Factory v1, by a variable or by a command that only it has."""
+    command = next(iter(started(launch.words).words), "")
+    asked = truth(launch.environment.get("USE_V1", "")) or command in OF_V1.keys() - {"train"}
+    return is_program(launch, "llamafactory-cli", "lmf") and bool(asked)
+
+
 _FACTORIES: Final = readers(
     "llamafactory", LLAMA_FACTORY, "recipe", commands=("train",),
-    starts=lambda launch: is_program(launch, "llamafactory-cli", "lmf")
-    or bool(names_in(launch) & {"finetuning_type", "cutoff_len"}),
-    recognises=lambda keys: bool(keys & _OF_FACTORY) and "model_name_or_path" in keys,
+    starts=lambda launch: not is_v1(launch) and (
+        is_program(launch, "llamafactory-cli", "lmf") or bool(names_in(launch) & {"finetuning_type", "cutoff_len"})
+    ),
+    recognises=lambda keys: bool(keys & _OF_FACTORY) and "model_name_or_path" in keys and not on_megatron(keys),
 )  # fmt: skip
 
 
@@ -123,7 +140,8 @@ def _read_swift(launch: Launch, context: Context) -> ImportedJob:
 
 _SWIFTS: Final = readers(
     "swift", SWIFT, "configuration", _starts_swift, read=_read_swift, task=lambda _: "finetune",
-    recognises=lambda keys: "model" in keys and bool(keys & {*_OF_ADAPTERS, "rlhf_type", "split_dataset_ratio"}),
+    recognises=lambda keys: "model" in keys and not on_megatron(keys)
+    and bool(keys & {*_OF_ADAPTERS, "rlhf_type", "split_dataset_ratio"}),
 )  # fmt: skip
 
 

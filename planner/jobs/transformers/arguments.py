@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from planner.jobs.options import Options
-from planner.jobs.reader import Context, Launch
+from planner.jobs.reader import Context, Launch, not_here
 from planner.jobs.shell.processes import processes
 from planner.jobs.values import data
 
@@ -126,7 +126,7 @@ def accelerate_of(start: Started, context: Context) -> tuple[Mapping[str, Any] |
     file = (context.find(str(name)) if name else None) or context.holding("distributed_type")
     document: Mapping[str, Any] = (file.document if file else None) or {}
     if name and file is None:
-        missing = (f"{name} says how accelerate shards, but is not here; give that file too",)
+        missing = (not_here(name, "says how accelerate shards"),)
     return _overridden(document, said), missing
 
 

@@ -15,7 +15,7 @@ from planner.jobs.logs.lines import last_digit
 from planner.jobs.logs.scan import Start
 from planner.jobs.logs.tables import Findings, findings_of, log_reader, tables, tell, with_findings
 from planner.jobs.options import present
-from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
+from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, not_here
 from planner.jobs.transformers.arguments import (
     Started,
     accelerate_of,
@@ -85,7 +85,7 @@ def command_job(
     accelerate = accelerate or launched
     gpus, assumed = gpus_of(launch, command.start, accelerate)
     found = training_job(values, trainer, context, beside=command.file, accelerate=accelerate, gpus=gpus, task=task)
-    more = [f"{lost} has the options, but is not here; give that file too"] if lost is not None else []
+    more = [not_here(lost)] if lost is not None else []
     return joined(found, ImportedJob(assumed=(assumed,) if assumed else (), missing=(*more, *missing, *unknown)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +14,11 @@ from costmodels.stack.adapters import ADAPTED, OF_ATTENTION
 from hardware.errors import not_parsed
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
-from planner.jobs.accelerate.read import Find, accelerate_job, deepspeed_document
+from planner.jobs.accelerate.read import SHARDS, Find, accelerate_job, deepspeed_document
 from planner.jobs.deepspeed.read import AUTO, deepspeed_job
 from planner.jobs.imported import ImportedJob
 from planner.jobs.options import Document
-from planner.jobs.reader import Context
+from planner.jobs.reader import Context, not_here
 from planner.jobs.transformers.trainer import EVERYWHERE, FORMATS, TARGETS, Trainer, zero
 from planner.jobs.values import data, pattern, real, truth, words
 
@@ -94,16 +95,14 @@ def _by_options(at: Document) -> Mapping[str, Any] | None:
 def _of_deepspeed(document: Mapping[str, Any] | None, name: str, at: Document, hidden: int | None) -> ImportedJob:
     stack = {"stack": FRAMEWORKS["deepspeed"].stack}
     if document is None:
-        said = f"deepspeed {name} says how states are sharded, but is not here; give that file too"
+        said = not_here(f"deepspeed {name}", SHARDS)
         own = next((one for one in ("bf16", "fp16") if at(one)), None)
         fields = stack | ({"precision": own} if own else {})
         return ImportedJob(fields, {}, missing=(said,), framework="deepspeed")
-    found = deepspeed_job(filled(document, at, hidden))
-    silent = ("train_", "neither train", "gradient_acc", "no optimizer")
-    assumed = tuple(one for one in found.assumed if not one.startswith(silent))
-    return ImportedJob(
-        {**stack, **found.fields}, found.pins, assumed=assumed, unpriced=found.unpriced, framework="deepspeed"
-    )
+    found = deepspeed_job(filled(document, at, hidden), of_script=True)
+    assumed = tuple(one for one in found.assumed if not one.startswith("no optimizer"))  # the Trainer has one
+    fields = {**stack, **found.fields}
+    return replace(found, fields=fields, assumed=assumed, framework="deepspeed", filled=frozenset())
 
 
 def filled(document: Mapping[str, Any], at: Document, hidden: int | None = None) -> Mapping[str, Any]:
@@ -161,7 +160,7 @@ def _table(given: Any, find: Find) -> Mapping[str, Any]:
     elif isinstance(given, str) and given:
         file = find(given)
         if file is None or file.document is None:
-            raise BadRequest(f"fsdp_config {given} says how states are sharded, but is not here; give that file too")
+            raise BadRequest(not_here(f"fsdp_config {given}", SHARDS))
         given = file.document
     return given if isinstance(given, Mapping) else {}
 
@@ -217,7 +216,7 @@ def adapted_job(
     loaded, format_remarks = _loaded(at, trainer, sharded)
     if not said and not _adapts(at, trainer, method):
         return _all_train(at, trainer, sharded, loaded, format_remarks)
-    modules, assumed, unpriced = _modules(at("targets"))
+    modules, assumed, unpriced = adapted_modules(at("targets"))
     if experts and len(left := [name for name in modules if name in OF_ATTENTION]) < len(modules):
         modules = left or OF_ATTENTION
         unpriced += ("adapters of experts are not priced: more time and memory if there are any",)
@@ -339,7 +338,7 @@ def _doubled(at: Document, *, usual: bool) -> bool:
     return said[0] if said else usual
 
 
-def _modules(given: Any) -> tuple[Sequence[str], tuple[str, ...], tuple[str, ...]]:
+def adapted_modules(given: Any) -> tuple[Sequence[str], tuple[str, ...], tuple[str, ...]]:
     """Megatron's names of the adapted modules, what was assumed of them, and what is not priced of them."""
     if given is None:
         said = "no modules of adapters are named; queries, keys and values are priced, though PEFT takes two of these"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from planner.jobs.options import Option, Options, rows
-from planner.jobs.values import data, words
+from planner.jobs.values import data, each_name, words
 
 _SAID: Final = data("transformers/words")
 
@@ -34,7 +34,7 @@ FORMATS: Final = {word: meant for meant, names in _SAID["formats"].items() for w
 TARGETS: Final = {name: meant for meant, names in _SAID["targets"].items() for name in words(names)}
 """Modules of Transformers' models by the names of Megatron's."""
 EVERYWHERE: Final = frozenset(words(_SAID["everywhere"]))
-EFFECTS: Final[Mapping[str, str]] = _SAID["unpriced"]
+EFFECTS: Final[Mapping[str, str]] = each_name(_SAID["unpriced"])
 """What options do that are read and not priced."""
 HARMLESS: Final = words(_SAID["harmless"])
 """Options that change neither time nor memory of an iteration."""

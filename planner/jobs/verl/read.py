@@ -14,7 +14,7 @@ from planner.jobs.megatron.dialect import Words, dialect
 from planner.jobs.options import present
 from planner.jobs.reader import CommandReader, Context, Launch, reader_of_tables
 from planner.jobs.shell.processes import processes
-from planner.jobs.trainers.family import full_shard, leaves, trainer
+from planner.jobs.trainers.family import by_ulysses, full_shard, leaves, trainer
 from planner.jobs.transformers.arguments import Started, overrides_of
 from planner.jobs.transformers.read import Command, command_job
 from planner.jobs.values import at_path, data, truth, whole
@@ -65,13 +65,12 @@ def _fsdp_job(launch: Launch, context: Context) -> ImportedJob:
     estimator = pairs.get("algorithm.adv_estimator", "ppo").lower()
     task = "finetune" if sft else estimator if estimator in GENERATING else "ppo"
     start = Started((*launch.words[:1], "-m"), program, launch.words[1:])
-    job = command_job(launch, context, _TRAINER, command=Command(start, made, None), task=task)
+    job = by_ulysses(command_job(launch, context, _TRAINER, command=Command(start, made, None), task=task))
     degree = whole(made.get("fsdp_size")) or -1
-    split = job.pins.get("cp", 1) > 1  # as DeepSpeed's Ulysses does, for which Accelerate's FSDP has no rules
-    pins = {name: pin for name, pin in job.pins.items() if name != "steps"} | ({"cp_kind": "a2a"} if split else {})
+    pins = {name: pin for name, pin in job.pins.items() if name != "steps"}
     pins |= {"sharding_degree": degree} if degree > 1 and degree != gpus else {}
     fields = {**job.fields, **present(global_batch_size=batch, gpus=gpus)}
-    return replace(job, fields=fields, pins=pins, framework=None if split else job.framework)
+    return replace(job, fields=fields, pins=pins)
 
 
 _NODES: Final = (("nnodes", 1), ("n_gpus_per_node", 8))

@@ -261,3 +261,39 @@ def test_a_file_of_nemo_rl_stands_above_the_one_that_it_builds_on():
     assert not any("not read" in line for line in job.unpriced)
     alone = of_files("defaults: below.yaml\nloss_fn: {}\npolicy: {max_total_sequence_length: 8192}\n")
     assert "below.yaml has the rest of the settings, but is not here; give that file too" in alone.missing
+
+
+@pytest.mark.parametrize(
+    ("more", "recompute", "precision"),
+    [
+        ("recompute_granularity: full", "full", "bf16"),
+        ("recompute_granularity: selective, recompute_modules: [core_attn]", "selective", "bf16"),
+        ("activation_checkpointing: false, recompute_granularity: full", "none", "bf16"),
+        ("fp8_cfg: {enabled: true, fp8: e4m3, fp8_recipe: blockwise, fp8_param: false}", "full", "fp8-block"),
+        ("fp8_cfg: {enabled: false, fp8: e4m3, fp8_recipe: blockwise, fp8_param: false}", "full", "bf16"),
+    ],
+)
+def test_nemo_rl_on_megatron_recomputes_and_narrows_only_what_is_switched_on(more, recompute, precision):
+    job = of_files(CORE.replace("megatron_cfg: {enabled: true}", f"megatron_cfg: {{enabled: true, {more}}}"), POLICY)
+    assert (job.pins["recompute"], job.fields["precision"]) == (recompute, precision)
+
+
+def test_settings_of_nemo_rl_need_no_policy_of_their_own():
+    above = "defaults: below.yaml\ndata_plane: {enabled: true}\n"
+    assert of_files(above, POLICY).fields["gpus"] == 32
+    assert of_files(above).missing == ("below.yaml has the rest of the settings, but is not here; give that file too",)
+
+
+def test_the_last_of_several_files_that_settings_build_on_counts():
+    texts = {"top": "defaults: [low.yaml, high.yaml]\ngrpo: {}\n", "low": POLICY, "high": "cluster: {num_nodes: 2}\n"}
+    files = [JobFile(Path(f"{name}.yaml"), text) for name, text in texts.items()]
+    assert read_job(files[:1], Context(disk=False)).job.missing
+    assert read_job(files, Context(disk=False)).job.fields["gpus"] == 16
+
+
+def test_a_file_that_settings_build_on_names_its_own_from_where_it_lies(tmp_path):
+    texts = {"a/top.yaml": "defaults: ../b/mid.yaml\ngrpo: {}\n", "b/mid.yaml": "defaults: c/low.yaml\n"}
+    for name, text in (texts | {"b/c/low.yaml": POLICY}).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert read_job([tmp_path / "a" / "top.yaml"], Context()).job.fields["gpus"] == 32

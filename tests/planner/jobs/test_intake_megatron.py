@@ -101,7 +101,6 @@ REFUSED = [
     ("--recompute-granularity selective --recompute-num-layers 2", "--recompute-num-layers goes with"),
     ("--recompute-granularity half", "'half' is not priced; full, selective are"),
     (f"{FULL}some --recompute-num-layers 1", "'some' is not priced; uniform, block are"),
-    ("--batch-size 4", "no longer an option of Megatron-LM; --micro-batch-size replaces it"),
     ("--optimizer nosuch", "--optimizer: 'nosuch' is not priced; adam, sgd, dist_muon"),
     ("--optimizer lion", "--optimizer: 'lion' is not priced"),
     ("--exp-avg-dtype int4", "--exp-avg-dtype: 'int4' is not priced"),

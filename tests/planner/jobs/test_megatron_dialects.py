@@ -30,7 +30,9 @@ def read(words, **more):
     [
         (GPT, "Megatron-LM"),
         (DEEPSPEED, "Megatron-DeepSpeed"),
-        (GPT + "--checkpoint-activations", "Megatron-LM before 2022"),
+        (GPT + "--model-parallel-size 2 --checkpoint-activations", "Megatron-LM of 2020"),
+        (GPT + "--checkpoint-activations --DDP-impl local", "Megatron-LM before 2022"),
+        (GPT + "--DDP-impl local", "Megatron-LM of 2022"),
         (ASCEND, "MindSpeed-LLM"),
         (GPT + "--patch-tokenizer-type Qwen2Tokenizer", "Pai-Megatron-Patch"),
         ("ray job submit -- python3 train.py --actor-num-nodes 1 --micro-batch-size 1", "slime"),
@@ -59,6 +61,57 @@ def test_megatron_deepspeed_has_words_of_its_own(more, pins):
     found = read(DEEPSPEED + more)
     assert pins.items() <= found.pins.items()
     assert found.fields["stack"] == "megatron-deepspeed"
+
+
+PIPED = GPT + "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 "
+SCATTERED, EXPOSED = "stack.pipeline.scatter_gather", "stack.overlap.tp_backward"
+
+
+@pytest.mark.parametrize(
+    ("more", "pins", "changes"),
+    [
+        ("--activations-checkpoint-method uniform", {"recompute": "full"}, {}),
+        (
+            "--activations-checkpoint-method block --activations-checkpoint-num-layers 3",
+            {"recompute": "partial"}, {},
+        ),
+        ("--checkpoint-activations --checkpoint-num-layers 2", {"recompute": "full", "recompute_num_layers": 2}, {}),
+        ("--DDP-impl local --recompute-granularity full --recompute-method uniform", {"recompute": "full"}, {}),
+        ("--DDP-impl torch", {}, {"stack.overlap_grad_reduce": True}),
+        ("--DDP-impl local --no-scatter-gather-tensors-in-pipeline", {}, {SCATTERED: False}),
+        ("--no-async-tensor-model-parallel-allreduce", {}, {EXPOSED: 1.0}),
+    ],
+)  # fmt: skip
+def test_options_that_were_removed_mean_what_their_release_did(more, pins, changes):
+    found = read(PIPED + more)
+    assert pins.items() <= found.pins.items()
+    assert changes.items() <= found.fields["changes"].items()
+
+
+def test_what_a_release_ignores_changes_nothing():
+    both = "--no-async-tensor-model-parallel-allreduce --sequence-parallel"
+    assert EXPOSED not in read(PIPED + both).fields["changes"]
+    assert SCATTERED not in read(PIPED + "--no-scatter-gather-tensors-in-pipeline").fields["changes"]
+    assert "stack.overlap_grad_reduce" not in read(DEEPSPEED + "--DDP-impl torch").fields["changes"]
+
+
+def test_a_batch_and_degrees_of_2020_are_a_rank_s():
+    words = GPT.replace("--micro-batch-size 1 --global-batch-size 64", "--batch-size 4 --model-parallel-size 8")
+    assert {"tp": 8, "micro_batch_size": 4, "steps": 1}.items() <= read(words).pins.items()
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["no-query-key-layer-scaling", "data-impl mmap", "bias-gelu-fusion", "mmap-warmup", "override-lr-scheduler"],
+)
+def test_what_changed_no_price_in_its_release_is_not_mentioned(option):
+    assert read(GPT + f"--DDP-impl local --{option}").unpriced == read(GPT + "--DDP-impl local").unpriced
+
+
+def test_nothing_is_taken_for_its_opposite():
+    found = read(GPT + "--no-overlap-grad-reduce --no-rope-fusions --disable-sequence-parallel").unpriced
+    assert not any("mean --overlap" in line or "mean --sequence" in line for line in found)
+    assert any("did you mean --no-rope-fusion?" in line for line in found)
 
 
 def test_bloom_s_layers_and_both_ends_are_even_over_its_stages():
@@ -168,7 +221,10 @@ def test_what_no_price_has_is_refused_by_name(words, reason):
     assert reason in str(refused.value)
 
 
-@pytest.mark.parametrize("option", ["swap-optimizer", "recompute-activation-function", "moe-alltoall-overlap-comm"])
+@pytest.mark.parametrize("option", [
+    "swap-optimizer", "recompute-activation-function", "moe-alltoall-overlap-comm", "fp32-residual-connection",
+    "no-contiguous-buffers-in-local-ddp", "apply-query-key-layer-scaling",
+])  # fmt: skip
 def test_what_has_an_effect_without_a_price_is_told(option):
     assert any(line.startswith(f"--{option} is not priced: ") for line in read(f"{ASCEND} --{option}").unpriced)
 

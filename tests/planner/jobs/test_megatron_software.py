@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from planner import PlanRequest, why_not
 from planner.cli import main
-from planner.jobs.megatron.dialect import OF_THE_RUN, UNPRICED, options_of
+from planner.jobs.megatron.dialect import MEGATRON, OF_THE_RUN, options_of
 from planner.jobs.megatron.job import job_of
 from planner.jobs.megatron.read_software import LOOPED
 from tests.each import each
@@ -176,7 +176,7 @@ def test_an_experts_dispatcher_decides_the_price(tmp_path):
 
 
 def test_every_option_that_has_an_effect_without_a_price_says_so():
-    for name, effect in UNPRICED.items():
+    for name, effect in MEGATRON.unpriced.items():
         said = megatron_job(f"{WORDS} --{name} x").unpriced
         assert f"--{name} is not priced: {effect}" in said
     assert not re.fullmatch(OF_THE_RUN, "data-parallel-degree")

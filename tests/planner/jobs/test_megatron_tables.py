@@ -7,7 +7,7 @@ import pytest
 
 from planner.errors import BadRequest
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
-from planner.jobs.readers import READERS
+from planner.jobs.readers import READERS, read_job
 
 NEOX = {
     "pipe_parallel_size": 4, "model-parallel-size": 2, "num_layers": 44, "hidden_size": 6144,
@@ -287,3 +287,57 @@ def test_settings_above_a_recipe_of_megatron_bridge_train_in_its_16_bits_unless_
     assert any(line.startswith("mixed_precision is not given; bf16 is priced") for line in plain.assumed)
     _, other = read(f"{ABOVE}ddp: {{}}\nmixed_precision: fp16_mixed\n")
     assert other.fields["precision"] == "fp16"
+
+
+SWIFT = """
+model: Qwen/Qwen3-30B-A3B
+tuner_type: lora
+lora_rank: 8
+max_length: 2048
+micro_batch_size: 2
+global_batch_size: 16
+expert_model_parallel_size: 4
+sequence_parallel: true
+train: {gpus: 4, tensor_model_parallel_size: 2}
+"""
+
+
+def test_a_configuration_of_ms_swift_on_megatron_is_read_alone_and_from_its_command_line():
+    alone = read_job([JobFile(Path("sft.yaml"), SWIFT)], Context(disk=False)).job
+    assert {"tp": 2, "ep": 4, "micro_batch_size": 2, "zero_stage": 1}.items() <= alone.pins.items()
+    assert (alone.fields["gpus"], alone.fields["global_batch_size"], alone.fields["adapters"]) == (4, 16, "8")
+    script = JobFile(Path("run.sh"), "NPROC_PER_NODE=8 \\\nmegatron sft \\\n    sft.yaml --lora_rank 16\n")
+    started = read_job([script, JobFile(Path("sft.yaml"), SWIFT)], Context(disk=False)).job
+    assert (started.fields["adapters"], started.pins["tp"]) == ("16", 2)
+    lost = read_job([script], Context(disk=False)).job
+    assert lost.missing == ("sft.yaml has the options, but is not here; give that file too",)
+
+
+def test_an_experiment_of_flagscale_names_the_file_that_has_the_options():
+    experiment = """
+    defaults: [_self_, {train: 70b}]
+    experiment: {task: {type: train, backend: megatron}, runner: {nnodes: 4, nproc_per_node: 8}}
+    """
+    file = JobFile(Path("train.yaml"), experiment)
+    found = read_job([file, JobFile(Path("train/70b.yaml"), FLAGSCALE)], Context(disk=False)).job
+    assert (found.fields["gpus"], found.fields["model"]["num_layers"]) == (32, 80)
+    assert "train/70b.yaml has the options" in read_job([file], Context(disk=False)).job.missing[0]
+
+
+def test_a_recipe_of_llama_factory_with_degrees_of_megatron_trains_on_it():
+    recipe = """
+    {model_name_or_path: Qwen/Qwen3-30B-A3B, stage: sft, finetuning_type: full, cutoff_len: 4096, bf16: true,
+     per_device_train_batch_size: 1, gradient_accumulation_steps: 8, pipeline_model_parallel_size: 4,
+     expert_model_parallel_size: 2, use_distributed_optimizer: true, recompute_granularity: full}
+    """
+    _, found = read(recipe)
+    assert {"pp": 4, "ep": 2, "steps": 8, "recompute": "full", "zero_stage": 1}.items() <= found.pins.items()
+    assert (found.fields["seq_length"], found.unpriced) == (4096, ())
+
+
+def test_outer_stages_of_a_model_that_is_named_are_those_of_its_layers():
+    text = SWIFT.replace("sequence_parallel: true", "{pipe}").replace("expert_model_parallel_size: 4", "pad: 1")
+    pipe = "pipeline_model_parallel_size: 4\nnum_layers_in_last_pipeline_stage: 9"
+    assert read(text.replace("{pipe}", pipe))[1].layers == (13, 13, 13, 9)
+    unknown = read(text.replace("{pipe}", pipe).replace("Qwen/Qwen3-30B-A3B", "some/model"))[1]
+    assert any("not priced without --num-layers: stages are even" in line for line in unknown.unpriced)

@@ -1,4 +1,4 @@
-"""Trainers with tables within tables: torchtune, litgpt and oumi; what of a model the Hugging Face family freezes."""
+"""Trainers with tables within tables: torchtune, litgpt, oumi, LLaMA-Factory v1; what of a model is frozen."""
 
 import json
 from pathlib import Path
@@ -217,3 +217,31 @@ def test_the_last_layers_alone_train_where_a_recipe_freezes_the_others():
     first = job_of(f"{text}freeze_trainable_layers: -8\n")
     assert "frozen_layers" not in first.fields
     assert any(line.startswith("freeze trains only some weights; all are priced") for line in first.unpriced)
+
+
+V1 = """
+model: Qwen/Qwen3-4B
+model_class: llm
+peft_config: {name: lora, r: 16, target_modules: all}
+kernel_config: {name: liger_kernel}
+quant_config: {name: bnb, quantization_bit: 4}
+dist_config: {name: fsdp2, dcp_path: null}
+micro_batch_size: 2
+cutoff_len: 1024
+"""
+
+
+def test_plug_ins_of_llama_factory_v1_say_adapters_sharding_and_kernels():
+    job = job_of(V1)
+    assert job.fields["adapters"].startswith("16:")
+    assert (job.fields["base_precision"], job.fields["loss"], job.fields["seq_length"]) == ("nf4", "fused", 1024)
+    assert (job.pins["zero_stage"], job.pins["micro_batch_size"], job.pins["recompute"]) == (3, 2, "full")
+    (liger,) = job.unpriced
+    assert liger.startswith("Liger's loss is priced")
+
+
+def test_a_command_line_of_llama_factory_v1_says_what_is_learnt():
+    plain = V1.replace("peft_config: {name: lora, r: 16, target_modules: all}", "cp_size: 2")
+    job = read_command("USE_V1=1 llamafactory-cli dpo v1.yaml", v1=plain)
+    assert (job.fields["task"], job.pins["cp"], job.pins["cp_kind"]) == ("dpo", 2, "a2a")
+    assert "adapters" not in job.fields

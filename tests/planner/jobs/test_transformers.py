@@ -12,7 +12,7 @@ from planner import PlanRequest, predict
 from planner.errors import BadRequest
 from planner.jobs.imported import complete
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch
-from planner.jobs.readers import READERS
+from planner.jobs.readers import READERS, read_job
 from planner.jobs.transformers.arguments import started, values_of
 from planner.jobs.transformers.trainer import OPTIONS, zero
 from planner.jobs.values import truth, whole
@@ -345,3 +345,14 @@ def test_a_batch_that_a_script_calls_its_own_way_is_asked_for():
     assert any(line.startswith("train_batch_size may be a GPU's or all GPUs' batch") for line in job.missing)
     plain = command("torchrun --nproc_per_node 8 a.py --model_name_or_path gpt2 --per_device_train_batch_size 4")
     assert plain.missing == ()
+
+
+def test_words_of_trainers_of_images_recompute_pack_and_freeze():
+    script = "torchrun --nproc_per_node 8 train.py --model_name_or_path llama3-8b --per_device_train_batch_size 1 "
+    script += "--max_seq_length 4096 --grad_checkpoint True --use_packed_ds True --freeze_llm True --num_train_epochs 1"
+    job = read_job([JobFile(Path("run.sh"), script)], Context(disk=False)).job
+    assert job.pins["recompute"] == "full"
+    assert not any("shorter ones take less time" in line for line in job.assumed)
+    assert job.unpriced == (
+        "freeze_llm is read and not priced: the language model is frozen: less memory, a shorter backward pass",
+    )
