@@ -177,8 +177,8 @@ def share_steps(strategies: Strategies) -> None:
 
 def alike_steps(strategies: Strategies) -> tuple[Strategies, Ints | slice]:
     """Strategies to price once an iteration, and which of them every one is."""
-    known: tuple[Strategies, Ints | slice] = strategies.once("steps", lambda: (strategies, slice(None)))
-    return known
+    known: tuple[Strategies, Ints] | None = strategies.once("steps", lambda: None)
+    return known or (strategies, slice(None))  # which must not know itself, as in ``Strategies.distinct``
 
 
 def _window(strategies: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None) -> Passes:
