@@ -185,6 +185,10 @@ class Strategies(Columns):
         codes: tuple[NDArray[Any], int] = self.once(("codes", name), lambda: column_codes(getattr(self, name)))
         return codes
 
+    def schedules(self) -> list[int]:
+        """Schedules that some of them run, as their places in ``SCHEDULE_NAMES``."""
+        return self.once("schedules", lambda: np.flatnonzero(np.bincount(self.schedule)).tolist())
+
     def once(self, name: object, derive: Callable[[], Derived]) -> Derived:
         """What ``derive`` makes of these strategies, made once."""
         if name not in self._known:
