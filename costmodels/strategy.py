@@ -220,18 +220,21 @@ def _fewer(strategies: Strategies, axes: tuple[str, ...]) -> tuple[Strategies, I
 Formula = Callable[Concatenate[Strategies, Further], Derived]
 
 
-def of_axes(*axes: str) -> Callable[[Formula[Further, Derived]], Formula[Further, Derived]]:
+def of_axes(
+    *axes: str, further: Callable[[Any], tuple[str, ...]] | None = None
+) -> Callable[[Formula[Further, Derived]], Formula[Further, Derived]]:
     """Have a formula that reads these axes alone worked out as ``once_for`` does, and kept for the next time.
 
-    What it takes besides strategies is alike for all.
+    What it takes besides strategies is alike for all; first comes the scenario, of which ``further`` says what other
+    axes it has the formula read.
     """
 
     def decorate(formula: Formula[Further, Derived]) -> Formula[Further, Derived]:
         @wraps(formula)
         def gathered(strategies: Strategies, /, *args: Further.args, **kwargs: Further.kwargs) -> Derived:
-            few, places = _fewer(strategies, axes)
-            key = formula, *map(id, args), *((name, id(value)) for name, value in kwargs.items())
-            found: Derived = few.once(key, lambda: (formula(few, *args, **kwargs), args, kwargs))[0]
+            few, places = _fewer(strategies, (*axes, *further(args[0])) if further else axes)
+            key = formula, *map(id, args), *kwargs, *map(id, kwargs.values())
+            found = few.once(key, lambda: (formula(few, *args, **kwargs), args, kwargs))[0]  # which live as long as it
             return found if places is None else cast("Derived", taken(found, places))
 
         return gathered

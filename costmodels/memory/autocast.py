@@ -26,9 +26,17 @@ def is_autocast(strategies: Strategies, scenario: Scenario) -> Bools:
 
     In programs that shard fully, stage 1 is that too, with gradients whole for a pipeline, and casts as it does.
     """
-    wide = scenario.stack.states.weight_bytes > WORD and scenario.precision != "fp32" and not scenario.frozen
     whole = 1 if scenario.stack.sharding.fsdp_stage2 else SHARDED_GRADIENTS
-    return wide & (strategies.zero_stage < whole)
+    return _keeps_wide_weights(scenario) & (strategies.zero_stage < whole)
+
+
+def autocast_axes(scenario: Scenario) -> tuple[str, ...]:
+    """What it depends on."""
+    return ("zero_stage",) if _keeps_wide_weights(scenario) else ()
+
+
+def _keeps_wide_weights(scenario: Scenario) -> bool:
+    return scenario.stack.states.weight_bytes > WORD and scenario.precision != "fp32" and not scenario.frozen
 
 
 def residual_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
