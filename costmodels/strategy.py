@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import reduce, wraps
@@ -322,16 +323,16 @@ def combinations(codes: Iterable[tuple[NDArray[Any], int]], length: int) -> tupl
 
     The columns are of one ``length``.
     """
-    key, size = np.zeros(length, dtype=np.int64), 1
-    for column, count in codes:
-        if count > 1:
-            key *= count
-            key += column
-            size *= count
+    told = [(column, count) for column, count in codes if count > 1]
+    size = math.prod(count for _, count in told)
+    key: NDArray[Any] = np.zeros(length, dtype=np.int32 if size < 2**31 else np.int64)  # half as wide is twice as fast
+    for column, count in told:
+        key *= count
+        key += column
     if size > max(4 * length, LARGEST_TABLE):
         present, inverse = np.unique(key, return_inverse=True)
     else:
-        there = np.zeros(size, dtype=np.bool_)
+        there, key = np.zeros(size, dtype=np.bool_), key.astype(np.int64)
         there[key] = True
         present = np.flatnonzero(there)
         place = np.empty(size, dtype=np.int64)

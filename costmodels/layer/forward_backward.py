@@ -71,13 +71,10 @@ def streamed(forward: Floats, backward: Floats, scenario: Scenario, share: float
     return Passes(scenario.rates.stream_seconds(forward, share), scenario.rates.stream_seconds(backward, share))
 
 
+@of_axes("cp", "micro_batch_size")
 def tokens_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens of one micro-batch on one rank, before any split over the tensor ranks, shape (N,)."""
-
-    def count() -> Floats:
-        return sequences_per_rank(strategies, scenario) * scenario.seq_length / strategies.cp
-
-    return strategies.once(("tokens of a rank", scenario.seq_length, scenario.task.sequences), count)
+    return sequences_per_rank(strategies, scenario) * scenario.seq_length / strategies.cp
 
 
 def sequences_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -85,11 +82,11 @@ def sequences_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
     return strategies.micro_batch_size * scenario.task.sequences
 
 
+@of_axes("tp", "cp", "micro_batch_size", "sequence_parallel")
 def region_tokens(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens that norms and residuals of one rank see: split over the tensor ranks by sequence parallelism."""
     tokens = tokens_per_rank(strategies, scenario)
-    known = "tokens of a region", scenario.seq_length, scenario.task.sequences
-    return strategies.once(known, lambda: np.where(strategies.sequence_parallel > 0, tokens / strategies.tp, tokens))
+    return np.where(strategies.sequence_parallel > 0, tokens / strategies.tp, tokens)
 
 
 def linear(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:

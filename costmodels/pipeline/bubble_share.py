@@ -46,8 +46,11 @@ def bubble_share(
     """
     share = 1.0 / strategies.vpp
     for code in strategies.schedules():
-        schedule, mine = SCHEDULES[SCHEDULE_NAMES[code]], (strategies.schedule == code) & (strategies.pp > 1)
-        if schedule.splits_backward and mine.any():
+        schedule = SCHEDULES[SCHEDULE_NAMES[code]]
+        if not schedule.splits_backward:
+            continue
+        mine = (strategies.schedule == code) & (strategies.pp > 1)
+        if mine.any():
             drain = partial(schedule.drain, barrier=not stack.pipeline.post_validation)
             none, every = (_idle(strategies, drain, forward, total, weight) for total in (layer, layer + recompute))
             some = np.where(strategies.recompute == Recompute.PARTIAL, np.maximum(none, every), none)

@@ -245,6 +245,15 @@ def _experts_once(strategies: Strategies, scenario: Scenario) -> tuple[Floats, F
     return np.where(sharded, scatter, whole) * pace, np.where(sharded, gather, 0.0) * pace
 
 
+@of_axes("schedule", "pp", "vpp", "num_microbatches")
+def _pieces(strategies: Strategies, stack: Stack) -> tuple[Floats, Floats]:
+    """Chunks that traffic once an iteration comes in, and micro-batches that each passes behind the others, (N,)."""
+    chunked, interleaved = by_chunk(strategies), stack.overlap.by_chunk & (strategies.pp > 1)
+    batches = strategies.num_microbatches
+    times = np.where(chunked, batches, np.minimum(strategies.pp, batches)).astype(np.float64)
+    return np.where(chunked | interleaved, strategies.vpp, 1.0), times
+
+
 def _exposed_once(
     seconds: Floats, window: Floats, *, strategies: Strategies, first: Floats, stack: Stack, slow: Floats, hidden: bool
 ) -> Floats:
@@ -253,9 +262,7 @@ def _exposed_once(
     By chunks, all traffic but the outermost chunk's has the passes of all micro-batches through another chunk to
     hide behind; under interleaving, those of as many as there are stages, if the stack sends chunk by chunk.
     """
-    chunked, interleaved = by_chunk(strategies), stack.overlap.by_chunk & (strategies.pp > 1)
-    v = np.where(chunked | interleaved, strategies.vpp, 1.0)
-    times = np.where(chunked, strategies.num_microbatches, np.minimum(strategies.pp, strategies.num_microbatches))
+    v, times = _pieces(strategies, stack)
     behind = window * times * (v - 1.0) / v
     part = partial(exposed, share=first, slow=slow, hidden=hidden)
     return part(seconds * (v - 1.0) / v, behind) + part(seconds / v, window / v)
