@@ -160,7 +160,8 @@ def product(
     A ``frozen`` weight has no gradient.
     """
     n, k = np.full(T.shape, n), np.full(T.shape, k)
-    sides: NDArray[Any] = np.array([(T, n, k), (T, k, n), (n, k, T)][: 2 if frozen else 3])  # together: one call is as long as three
+    every = [(T, n, k), (T, k, n), (n, k, T)]  # in one call, which takes a single strategy a third as long as three
+    sides: NDArray[Any] = np.array(every[: 2 if frozen else 3])
     rows, columns, depth = sides[:, 0], sides[:, 1], sides[:, 2]
     seconds = matmul_seconds(m=rows, n=columns, k=depth, fit=fit, peak=peak, bandwidth=bandwidth)
     return Passes(seconds[0], seconds[1] if frozen else seconds[1] + seconds[2] * fit.wgrad_ratio)
