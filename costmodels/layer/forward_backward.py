@@ -72,7 +72,7 @@ def streamed(forward: Floats, backward: Floats, scenario: Scenario, share: float
     return Passes(scenario.rates.stream_seconds(forward, share), scenario.rates.stream_seconds(backward, share))
 
 
-@of_axes("cp", "micro_batch_size")
+@of_axes(*DENSE_AXES)
 def tokens_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens of one micro-batch on one rank, before any split over the tensor ranks, shape (N,)."""
     return sequences_per_rank(strategies, scenario) * scenario.seq_length / strategies.cp
@@ -83,7 +83,7 @@ def sequences_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
     return strategies.micro_batch_size * scenario.task.sequences
 
 
-@of_axes("tp", "cp", "micro_batch_size", "sequence_parallel")
+@of_axes(*DENSE_AXES)
 def region_tokens(strategies: Strategies, scenario: Scenario) -> Floats:
     """Tokens that norms and residuals of one rank see: split over the tensor ranks by sequence parallelism."""
     tokens = tokens_per_rank(strategies, scenario)
@@ -147,7 +147,7 @@ def quantisation(T: Floats, n: Number, k: Number, scenario: Scenario) -> Passes:
     each = recipe.input_traffic + recipe.columns * scenario.along_depth + recipe.transposed * slower
     if scenario.frozen:
         each = recipe.rows_traffic
-    forward = T * k * each + np.broadcast_to(n * k * recipe.weight_traffic, T.shape)
+    forward = T * k * each + n * k * recipe.weight_traffic
     backward = T * n * each + recipe.rescaled * (T * k + (0.0 if scenario.frozen else n * k))
     return streamed(forward, backward, scenario)
 
