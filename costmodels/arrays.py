@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -69,7 +69,10 @@ def elementwise(formula: Callable[..., ArrayLike]) -> Callable[..., Floats]:
 
     @wraps(formula)
     def broadcast(*arguments: ArrayLike) -> Floats:
-        arrays = np.broadcast_arrays(*map(np.asarray, arguments))
-        return np.broadcast_to(formula(*arrays), arrays[0].shape).astype(np.float64)
+        arrays: Sequence[NDArray[Any]] = [np.asarray(one) for one in arguments]
+        if len({one.shape for one in arrays}) > 1:
+            arrays = np.broadcast_arrays(*arrays)
+        found = np.array(formula(*arrays), dtype=np.float64)
+        return found if found.shape == arrays[0].shape else np.full(arrays[0].shape, found)
 
     return broadcast

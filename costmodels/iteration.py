@@ -47,7 +47,7 @@ class RowSeconds(LayerTerms):
     embedding: Floats
     head: Floats
     send: Floats
-    """Sends and receives of one stage."""
+    """Sends and receives of one stage with two neighbours; 0 without a pipeline."""
     vocabulary_spread: Floats
     """Vocabulary work of every stage, where it is split over the stages."""
     host: Floats
@@ -269,23 +269,17 @@ class Breakdown:
 def sends_at(strategies: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
     """Seconds per micro-batch that stages spend on sends and receives; both are of shape (N, P)."""
     outer = (stages == 0) | (stages == strategies.pp[:, None] - 1)
-    middle, end = middle_send(strategies, seconds), end_send(strategies, seconds)
-    return np.where(outer, end[:, None], middle[:, None])
-
-
-def middle_send(strategies: Strategies, seconds: RowSeconds) -> Floats:
-    """Seconds per micro-batch that a stage with two neighbours spends on sends and receives, (N,)."""
-    return np.where(strategies.pp > 1, seconds.send, 0.0)
+    return np.where(outer, end_send(strategies, seconds)[:, None], seconds.send[:, None])
 
 
 def end_send(strategies: Strategies, seconds: RowSeconds) -> Floats:
     """Seconds per micro-batch that the first and the last stage spend on sends and receives, (N,)."""
-    return middle_send(strategies, seconds) * end_sends(strategies)
+    return seconds.send * end_sends(strategies)
 
 
 def all_sides(strategies: Strategies, seconds: RowSeconds) -> Floats:
     """Seconds per micro-batch that all stages together spend besides layers, embedding and head, (N,)."""
-    hops = (strategies.pp - 2.0) * middle_send(strategies, seconds) + 2.0 * end_send(strategies, seconds)
+    hops = (strategies.pp - 2.0) * seconds.send + 2.0 * end_send(strategies, seconds)
     return hops + strategies.pp * (seconds.host + seconds.vocabulary_spread)
 
 
@@ -319,8 +313,8 @@ def _slowest_uniform(strategies: Strategies, seconds: RowSeconds, num_layers: in
     both = held.first * unit + (seconds.embedding + seconds.head) / copies(strategies)
     apart = np.maximum(held.first * unit + seconds.embedding, held.last * unit + seconds.head)
     inner = np.where(strategies.pp > 1, held.high * unit, 0.0)
-    outer, hop = end_send(strategies, seconds), middle_send(strategies, seconds)
-    further = np.where(strategies.pp > 2, hop, outer)
+    outer = end_send(strategies, seconds)
+    further = np.where(strategies.pp > 2, seconds.send, outer)
     slowest = np.maximum(np.where(joined(strategies), both, apart) + outer, inner + further)
     return slowest + seconds.host + seconds.vocabulary_spread
 
@@ -378,18 +372,17 @@ def breakdown(
     """The iteration term by term; the seconds' ``send`` and what is given are the slowest stage's, arrays (N,)."""
     m = strategies.num_microbatches
     bubble = (total - slowest) * seconds.bubble
-    hops = middle_send(strategies, seconds)
     again = recomputed * seconds.recompute + layers * seconds.selective
     tp, cp, ep = (layers * part for part in (seconds.layer_tp, seconds.layer_cp, seconds.layer_ep))
     offload, waits = layers * seconds.layer_offload, layers * seconds.layer_launch
-    compute = slowest - hops - seconds.host - waits - again - tp - cp - ep - offload
+    compute = slowest - seconds.send - seconds.host - waits - again - tp - cp - ep - offload
     return Breakdown(
         compute=m * compute,
         recompute=m * again,
         tp=m * tp,
         cp=m * cp,
         ep=m * ep,
-        pp=(m * hops).astype(np.float64),
+        pp=m * seconds.send,
         bubble=bubble,
         dp=seconds.data_parallel,
         optimizer=seconds.optimizer,

@@ -51,18 +51,18 @@ class Scenario:
     framework: str = ""
     """The framework whose own rules hold besides the stack's, as the planner names it; it changes no price."""
 
-    @property
+    @cached_property
     def recipe(self) -> Recipe:
         """How the layers' products are multiplied."""
         apart = None if self.stack.kernels.fused_casts else IN_TWO.get(self.precision)
         return apart or RECIPES[self.precision]
 
-    @property
+    @cached_property
     def frozen(self) -> bool:
         """Whether weights stay as they are, and only adapters train."""
         return self.stack.switches.adapters is not None
 
-    @property
+    @cached_property
     def task(self) -> Task:
         """What is learnt from a sample."""
         return TASKS[self.stack.switches.task]
@@ -115,7 +115,7 @@ class Scenario:
         """Tokens that attention spans: a packed document's, which count as equally long, or the sequence's."""
         return min(self.stack.switches.document_length or self.seq_length, self.seq_length)
 
-    @property
+    @cached_property
     def word(self) -> float:
         """Bytes of an activation, and of its gradient, outside the products that run in fewer bits."""
         return max(self.recipe.word, WORD)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from functools import reduce, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
+from weakref import ref
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from costmodels.arrays import Bools, Floats, Ints, taken
+from costmodels.arrays import Bools, Columns, Floats, Ints, taken
 from costmodels.names import VALUE_NAMES
 
 __all__ = [
@@ -41,9 +43,30 @@ FEW_ROWS = 2048
 
 LARGEST_TABLE = 1 << 16
 
+_FIRST: Ints = np.zeros(1, dtype=np.int64)
+_FIRST.flags.writeable = False
 
-@dataclass(frozen=True, slots=True)
-class Strategies:
+
+class _Share(NamedTuple):
+    """What the distinct combinations of strategies know of these."""
+
+    whole: ref[Strategies]
+    axes: frozenset[str]
+    """Axes that the combinations have; of others they have one value of no meaning."""
+    first: Ints
+    """Which of the strategies each combination is taken of."""
+
+
+class _Combinations(NamedTuple):
+    """The distinct combinations of some axes, which strategies they are taken of, and which one every strategy has."""
+
+    few: Strategies
+    first: Ints
+    inverse: Ints
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Strategies(Columns):
     """N strategies, one array of shape (N,) per axis.
 
     ``tp * cp * pp * dp`` is the number of GPUs; ``micro_batch_size`` is in sequences per data-parallel rank
@@ -75,6 +98,8 @@ class Strategies:
     recompute_num_layers: Ints
     _known: dict[object, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What has been derived from the columns, by name; never copied to other strategies."""
+    _share: _Share | None = field(default=None, init=False, compare=False, repr=False)
+    """Of which strategies these are the distinct combinations, if of any."""
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -94,38 +119,76 @@ class Strategies:
 
         What depends on few axes is priced once per combination and gathered back:
         ``sub, inverse = strategies.distinct("tp", "cp"); cost(sub)[inverse]``. Axes not named have one value
-        of no meaning.
+        of no meaning. Combinations that differ in the same axes are the same object, also where they are asked for of
+        combinations of more axes, so that what is derived of them is derived once.
         """
         if len(self) == 1:  # which must not know itself: only a search for cycles would let it go
-            return self, np.zeros(1, dtype=np.int64)
-        return self.once(("distinct", names), lambda: self._distinct(names))
+            return self, _FIRST
+        share = self._share
+        if share is None or (whole := share.whole()) is None:
+            found = self._found(names)
+            return found.few, found.inverse
+        few, inverse = whole.distinct(*(name for name in names if name in share.axes))
+        return few, self.once(("inverse", names), lambda: inverse.take(share.first))
 
-    def _distinct(self, names: tuple[str, ...]) -> tuple[Strategies, Ints]:
-        told = [name for name in names if name not in self._follows(names)]
-        first, inverse = combinations([self._code(name) for name in told], len(self))
-        columns = {name: getattr(self, name) for name in AXES}
-        few = {
-            name: column.take(first) if name in names else _one_value(column, len(first))
-            for name, column in columns.items()
-        }
-        return Strategies(**few), inverse
+    def _found(self, names: tuple[str, ...]) -> _Combinations:
+        known: dict[tuple[str, ...], _Combinations] = self.once("combinations", dict)
+        axes = self.once(("differing", names), lambda: self._differing(names))
+        if axes not in known:
+            wider = [found for more, found in known.items() if {*axes} <= {*more}]
+            known[axes] = self._combinations(axes, min(wider, key=lambda found: len(found.few), default=None))
+        return known[axes]
 
-    def _follows(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the axes that others of them tell: data ranks of one cluster, micro-batches of one batch."""
-        return tuple(last for last, *others in _PRODUCTS if {last, *others} <= {*names} and self._is_one(last, *others))
+    def _combinations(self, axes: tuple[str, ...], wider: _Combinations | None) -> _Combinations:
+        """Those of axes none of which follows from others; of combinations of these axes and more, if there are any."""
+        codes = [self._code(name) for name in axes]
+        if wider is None:
+            first, inverse = combinations(codes, len(self))
+        else:
+            some, inverse = combinations([(code.take(wider.first), n) for code, n in codes], len(wider.first))
+            first, inverse = wider.first.take(some), inverse.take(wider.inverse)
+        return _Combinations(self._few(axes, first), first, inverse)
+
+    def _few(self, axes: tuple[str, ...], first: Ints) -> Strategies:
+        """The strategies at ``first``, one for each combination of axes; their columns are taken when they are read."""
+        columns, told = {name: getattr(self, name) for name in AXES}, frozenset((*axes, *self._followers(axes)))
+
+        def column(name: str) -> NDArray[Any]:
+            return columns[name].take(first) if name in told else _one_value(columns[name], len(first))
+
+        return Strategies._made(column, {"_known": {}, "_share": _Share(ref(self), told, first)})
+
+    def _differing(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the axes that tell strategies apart, in order: not what all share, or what follows from others."""
+        varied = tuple(name for name in AXES if name in names and self._code(name)[1] > 1)
+        follow = self._followers(varied)
+        return tuple(name for name in varied if name not in follow)
+
+    def _followers(self, axes: tuple[str, ...]) -> tuple[str, ...]:
+        """Axes that these tell, with those that all share: data ranks of one cluster, micro-batches of one batch."""
+        found: tuple[str, ...] = ()
+        for last, *others in _PRODUCTS:
+            told = all(name in axes or name in found or self._code(name)[1] == 1 for name in others)
+            if told and self._is_one(last, *others):
+                found += (last,)
+        return found
 
     def _is_one(self, *names: str) -> bool:
         """Whether the product of the axes is the same for all strategies."""
 
         def compare() -> bool:
-            product = np.prod([getattr(self, name) for name in names], axis=0)
+            product = reduce(np.multiply, (getattr(self, name) for name in names))
             return bool((product == product[:1]).all())
 
         return self.once(("one product", names), compare)
 
     def _code(self, name: str) -> tuple[NDArray[Any], int]:
-        codes: tuple[NDArray[Any], int] = self.once(f"codes of {name}", lambda: column_codes(getattr(self, name)))
+        codes: tuple[NDArray[Any], int] = self.once(("codes", name), lambda: column_codes(getattr(self, name)))
         return codes
+
+    def schedules(self) -> list[int]:
+        """Schedules that some of them run, as their places in ``SCHEDULE_NAMES``."""
+        return self.once("schedules", lambda: np.flatnonzero(np.bincount(self.schedule)).tolist())
 
     def once(self, name: object, derive: Callable[[], Derived]) -> Derived:
         """What ``derive`` makes of these strategies, made once."""
@@ -141,32 +204,39 @@ def once_for(strategies: Strategies, axes: tuple[str, ...], formula: Callable[[S
     What it returns are arrays (N,), or tuples or records of such. Few strategies, or such as have little in common,
     are priced as they are.
     """
+    few, places = _fewer(strategies, axes)
+    found = formula(few)
+    return found if places is None else cast("Derived", taken(found, places))
+
+
+def _fewer(strategies: Strategies, axes: tuple[str, ...]) -> tuple[Strategies, Ints | None]:
+    """``distinct`` where it is worth it; else the strategies as they are."""
     if len(strategies) > FEW_ROWS:
         few, places = strategies.distinct(*axes)
         if 2 * len(few) <= len(strategies):
-            gathered: Derived = taken(formula(few), places)
-            return gathered
-    return formula(strategies)
+            return few, places
+    return strategies, None
 
 
 Formula = Callable[Concatenate[Strategies, Further], Derived]
 
 
-def of_axes(*axes: str) -> Callable[[Formula[Further, Derived]], Formula[Further, Derived]]:
+def of_axes(
+    *axes: str, further: Callable[[Any], tuple[str, ...]] | None = None
+) -> Callable[[Formula[Further, Derived]], Formula[Further, Derived]]:
     """Have a formula that reads these axes alone worked out as ``once_for`` does, and kept for the next time.
 
-    What it takes besides strategies is alike for all.
+    What it takes besides strategies is alike for all; first comes the scenario, of which ``further`` says what other
+    axes it has the formula read.
     """
 
     def decorate(formula: Formula[Further, Derived]) -> Formula[Further, Derived]:
         @wraps(formula)
         def gathered(strategies: Strategies, /, *args: Further.args, **kwargs: Further.kwargs) -> Derived:
-            def known(some: Strategies) -> Derived:
-                key = formula, *map(id, args), *((name, id(value)) for name, value in kwargs.items())
-                found: Derived = some.once(key, lambda: (formula(some, *args, **kwargs), args, kwargs))[0]
-                return found
-
-            return once_for(strategies, axes, known)
+            few, places = _fewer(strategies, (*axes, *further(args[0])) if further else axes)
+            key = formula, *map(id, args), *kwargs, *map(id, kwargs.values())
+            found = few.once(key, lambda: (formula(few, *args, **kwargs), args, kwargs))[0]  # which live as long as it
+            return found if places is None else cast("Derived", taken(found, places))
 
         return gathered
 
@@ -253,21 +323,24 @@ def combinations(codes: Iterable[tuple[NDArray[Any], int]], length: int) -> tupl
 
     The columns are of one ``length``.
     """
-    key, size = np.zeros(length, dtype=np.int64), 1
-    for column, count in codes:
-        if count > 1:
-            key, size = key * count + column, size * count
+    told = [(column, count) for column, count in codes if count > 1]
+    size = math.prod(count for _, count in told)
+    key: NDArray[Any] = np.zeros(length, dtype=np.int32 if size < 2**31 else np.int64)  # half as wide is twice as fast
+    for column, count in told:
+        key *= count
+        key += column
     if size > max(4 * length, LARGEST_TABLE):
         present, inverse = np.unique(key, return_inverse=True)
-        first = np.empty(len(present), dtype=np.int64)
-        first[inverse] = np.arange(length)  # the places that ``np.unique`` returns cost it a slower sort
-        return first, inverse
-    first = np.full(size, -1, dtype=np.int64)
-    first[key] = np.arange(length)
-    present = np.flatnonzero(first >= 0)
-    place = np.empty(size, dtype=np.int64)
-    place[present] = np.arange(len(present))
-    return first[present], place[key]
+    else:
+        there, key = np.zeros(size, dtype=np.bool_), key.astype(np.int64)
+        there[key] = True
+        present = np.flatnonzero(there)
+        place = np.empty(size, dtype=np.int64)
+        place[present] = np.arange(len(present))
+        inverse = place.take(key)
+    first = np.empty(len(present), dtype=np.int64)
+    first[inverse] = np.arange(length)  # the places that ``np.unique`` returns cost it a slower sort
+    return first, inverse
 
 
 def narrow(numbers: NDArray[Any]) -> NDArray[Any]:
@@ -280,10 +353,11 @@ def column_codes(column: NDArray[Any]) -> tuple[NDArray[Any], int]:
     if is_constant(column):
         return np.zeros(1, dtype=np.int64), 1
     whole = column.astype(np.int64, copy=False)
-    if not len(column) or whole.max() >= LARGEST_TABLE or (column.dtype.kind == "f" and (whole != column).any()):
+    largest = int(whole.max(initial=LARGEST_TABLE if not len(column) else 0))
+    if largest >= LARGEST_TABLE or (column.dtype.kind == "f" and (whole != column).any()):
         values, codes = np.unique(column, return_inverse=True)
         return narrow(codes.reshape(-1)), max(len(values), 1)
-    table = np.zeros(int(whole.max()) + 1, dtype=np.int64)
-    table[whole] = 1
-    count = int(table.sum())
-    return narrow(np.cumsum(table) - 1)[whole], count
+    there = np.zeros(largest + 1, dtype=np.bool_)
+    there[whole] = True
+    code = np.cumsum(there) - 1
+    return narrow(code).take(whole), int(code[-1]) + 1

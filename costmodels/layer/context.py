@@ -21,13 +21,11 @@ from costmodels.primitives.rank_groups import Group, split_group
 from costmodels.primitives.sizes import key_value_bytes
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
-from costmodels.strategy import LAYER_AXES, Bools, Floats, Ints, Strategies, of_axes
+from costmodels.strategy import DENSE_AXES, Bools, Floats, Ints, Strategies, of_axes
 
 RING, ULYSSES, GATHER, BOTH = range(len(CP_KINDS))
 MERGE_PASSES = 3.0
 """Times that a partial result moves through memory to be added up: it and the sum are read, the sum is written."""
-_AXES = ("tp", "cp", "cp_kind", "micro_batch_size")
-"""What memory for context parallelism depends on."""
 
 
 def is_gathered(strategies: Strategies) -> Bools:
@@ -126,27 +124,26 @@ def exchanged_key_values(strategies: Strategies, scenario: Scenario) -> Floats:
     return key_value_bytes(tokens=tokens_per_rank(strategies, scenario) * inner, heads=heads, word=WORD, **widths)
 
 
+@of_axes(*DENSE_AXES)
 def repeated_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes per layer and micro-batch kept beyond one copy of keys and values over tensor and context ranks, (N,)."""
-    model = scenario.model
-    part, inverse = strategies.distinct(*_AXES)
-    once = WORD * tokens_per_rank(part, scenario) * (model.key_value_width + model.value_width) / part.tp
-    return np.maximum(exchanged_key_values(part, scenario) - once, 0.0)[inverse]
+    width = scenario.model.key_value_width + scenario.model.value_width
+    once = WORD * tokens_per_rank(strategies, scenario) * width / strategies.tp
+    return np.maximum(exchanged_key_values(strategies, scenario) - once, 0.0)
 
 
-@of_axes(*LAYER_AXES)
+@of_axes(*DENSE_AXES)
 def exchange_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes held while one layer's attention runs, for the exchange alone, (N,).
 
     A ring receives keys and values, and their gradients, into two buffers each. An all-to-all receives queries, keys
     and values in addition to those it sends. A gather holds all keys and values, and backward all their gradients.
     """
-    part, inverse = strategies.distinct(*_AXES)
-    if not (part.cp > 1).any():
+    if not (strategies.cp > 1).any():
         return np.zeros(len(strategies))
-    keys = exchanged_key_values(part, scenario)
-    queries = WORD * tokens_per_rank(part, scenario) * scenario.model.attention_width / part.tp
-    ring = np.where(ring_ranks(part, scenario) > 1, 4.0 * keys, 0.0)
-    exchanged = np.where(ulysses_ranks(part, scenario) > 1, queries + keys, 0.0)
-    held = np.where(part.cp_kind == GATHER, 2.0 * part.cp * keys, ring + exchanged)
-    return np.where(part.cp > 1, held, 0.0)[inverse]
+    keys = exchanged_key_values(strategies, scenario)
+    queries = WORD * tokens_per_rank(strategies, scenario) * scenario.model.attention_width / strategies.tp
+    ring = np.where(ring_ranks(strategies, scenario) > 1, 4.0 * keys, 0.0)
+    exchanged = np.where(ulysses_ranks(strategies, scenario) > 1, queries + keys, 0.0)
+    held = np.where(strategies.cp_kind == GATHER, 2.0 * strategies.cp * keys, ring + exchanged)
+    return np.where(strategies.cp > 1, held, 0.0)

@@ -101,9 +101,9 @@ def preset_masks(model: Model, known: tuple[str, ...]) -> list[int]:
 
 def sum_of_modules(masks: Ints, values: dict[str, Floats]) -> Floats:
     """The sum of the named modules' values, (N,)."""
-    total = np.zeros(len(masks))
+    total, named = np.zeros(len(masks)), int(np.bitwise_or.reduce(masks))
     for place, name in enumerate(MODULES):
-        if name in values:
+        if name in values and named >> place & 1:
             total = total + np.where(masks >> place & 1, values[name], 0.0)
     return total
 

@@ -67,7 +67,7 @@ def tower_parameters(strategies: Strategies, scenario: Scenario, *, trained: boo
     return tower.parameters / strategies.tp.astype(np.float64)
 
 
-@of_axes("tp", "pp", "schedule")
+@of_axes(*STAGE_AXES)
 def head_parameters_per_rank(strategies: Strategies, scenario: Scenario) -> Floats:
     """Parameters of the last stage besides its layers: the output matrix, a copy of a tied one unless both meet.
 

@@ -11,7 +11,7 @@ from costmodels.primitives.rank_groups import Group, Groups, alike, split_group
 from costmodels.strategy import Ints, Strategies
 
 _DIMENSIONS = ("tp", "cp", "dp", "pp", "sharding")
-MESH = ("tp", "cp", "pp", "dp", "rank_order")
+_MESH = ("tp", "cp", "pp", "dp", "rank_order")
 """What the places of ranks depend on, where data ranks do not lie apart."""
 _ORDERS = tuple(tuple(d for d in order.split("-") if d in _DIMENSIONS) for order in RANK_ORDERS)
 
@@ -31,12 +31,13 @@ def strides(strategies: Strategies) -> dict[str, Ints]:
 
 def distinct_meshes(strategies: Strategies) -> tuple[Strategies, Ints]:
     """Strategies whose ranks lie differently, and which of them every one is, as ``Strategies.distinct`` has it."""
-    return strategies.distinct(*_mesh_axes(strategies))
+    return strategies.distinct(*mesh_axes(strategies))
 
 
-def _mesh_axes(strategies: Strategies) -> tuple[str, ...]:
+def mesh_axes(strategies: Strategies) -> tuple[str, ...]:
+    """What the places of ranks depend on."""
     apart = (strategies.rank_order == SHARDING_INSIDE).any()
-    return (*MESH, "sharding_degree") if apart else MESH
+    return (*_MESH, "sharding_degree") if apart else _MESH
 
 
 def inner_data_ranks(strategies: Strategies) -> Ints:
@@ -99,7 +100,7 @@ def sharding_groups(strategies: Strategies) -> tuple[Groups, Groups]:
 
 def _alike(strategies: Strategies, groups: Callable[[Strategies], Iterable[Groups]], *axes: str) -> tuple[Groups, ...]:
     """Groups of strategies whose ranks lie where the mesh and further axes say."""
-    few, places = strategies.distinct(*dict.fromkeys((*_mesh_axes(strategies), *axes)))
+    few, places = strategies.distinct(*dict.fromkeys((*mesh_axes(strategies), *axes)))
     if 2 * len(few) > len(strategies):
         return tuple(groups(strategies))
     return tuple(alike(some, places) for some in groups(few))

@@ -53,7 +53,7 @@ def end_sends(strategies: Strategies) -> Floats:
     stages lack the two beyond the ends of the model. In a V the stages at its ends and at its turn have one
     neighbour; so have the outer stages of DualPipe in each direction.
     """
-    return 1.0 - 0.5 / np.where(folded(strategies), 1, strategies.vpp)
+    return strategies.once("end sends", lambda: 1.0 - 0.5 / np.where(folded(strategies), 1, strategies.vpp))
 
 
 def of_both_ways(pieces: Ints, held: float) -> Floats:
@@ -85,11 +85,10 @@ def stages_in_flight(strategies: Strategies, width: int) -> Floats:
 def in_flight(strategies: Strategies, stage: Ints) -> Floats:
     """Micro-batches whose activations a ``stage`` holds at the worst moment, in whole stages, (N,) or (N, D) as it."""
     held = np.ones(stage.shape)
-    for code, name in enumerate(SCHEDULE_NAMES):
+    for code in strategies.schedules():
         mine = np.flatnonzero(strategies.schedule == code)
-        if len(mine):
-            shape = (strategies.pp[mine], strategies.num_microbatches[mine], strategies.vpp[mine])
-            held[mine] = SCHEDULES[name].in_flight(*shape, stage[mine].T).T
+        shape = (strategies.pp[mine], strategies.num_microbatches[mine], strategies.vpp[mine])
+        held[mine] = SCHEDULES[SCHEDULE_NAMES[code]].in_flight(*shape, stage[mine].T).T
     return held
 
 

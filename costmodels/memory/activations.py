@@ -14,7 +14,14 @@ from costmodels.layer.frozen_weights import cast_bytes
 from costmodels.layer.mixers import mixer_kept_width
 from costmodels.layer.recompute_modules import before_activation, module_bytes, sum_of_modules
 from costmodels.layout.parameters_per_rank import kind_expert_parameters, kind_parameters_per_rank
-from costmodels.memory.autocast import is_autocast, layer_input_bytes, residual_bytes, score_bytes, wide_bytes
+from costmodels.memory.autocast import (
+    autocast_axes,
+    is_autocast,
+    layer_input_bytes,
+    residual_bytes,
+    score_bytes,
+    wide_bytes,
+)
 from costmodels.model.further import further_parts, stream_width
 from costmodels.model.layer_kinds import Kind
 from costmodels.model.model import Model
@@ -34,6 +41,13 @@ def average_activation_bytes(strategies: Strategies, scenario: Scenario) -> Floa
     return scenario.depth.average(lambda kind: kind_activation_bytes(strategies, scenario, kind))
 
 
+def _sharding_axes(scenario: Scenario) -> tuple[str, ...]:
+    """What of sharding a layer's activations depend on: whether weights are cast, or kept as they were gathered."""
+    gathered = ("zero_stage", "sharding_degree", "pp") if "gathered" in scenario.stack.kernels.saved_tensors else ()
+    return (*autocast_axes(scenario), *gathered)
+
+
+@of_axes(*LAYER_AXES, further=_sharding_axes)
 def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes that one layer of a kind keeps of one micro-batch for its backward pass, shape (N,).
 
@@ -41,12 +55,6 @@ def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind
     column-parallel products, dropout masks; split always: queries, keys, values, scores, the inputs of the
     row-parallel products. For a GPT block this is s b h (10 + 24/t + 5 a s / (h t)) [Korthikanti22].
     """
-    gathered = ("sharding_degree", "pp") if "gathered" in scenario.stack.kernels.saved_tensors else ()
-    formula = of_axes(*LAYER_AXES, "zero_stage", *gathered)(_kind_activation_bytes)
-    return formula(strategies, scenario, kind)
-
-
-def _kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     scenario = scenario.with_sizes_of(kind.variant)
     policy = scenario.stack.switches.recompute_policy
     selective = (strategies.recompute == Recompute.SELECTIVE) & (strategies.recompute_modules == 0)
@@ -229,7 +237,7 @@ def _kept_weights(strategies: Strategies, scenario: Scenario, kind: Kind) -> tup
     return gathered, scenario.recipe.word * size * float("casts" in saved and scenario.recipe.reduced)
 
 
-@of_axes(*LAYER_AXES, "zero_stage")
+@of_axes(*LAYER_AXES, further=autocast_axes)
 def layer_checkpoint_bytes(strategies: Strategies, scenario: Scenario) -> Floats:
     """Bytes of one recomputed layer's input, of one micro-batch, (N,); its share where several have one together."""
     whole = input_bytes(strategies, scenario)

@@ -27,11 +27,21 @@ def is_autocast(strategies: Strategies, scenario: Scenario) -> Bools:
     In programs that shard fully, stage 1 is that too, with gradients whole for a pipeline, and casts as it does. Which
     layouts of the others cast so is the stack's.
     """
-    wide = scenario.stack.states.weight_bytes > WORD and scenario.precision != "fp32" and not scenario.frozen
     whole = 1 if scenario.stack.sharding.fsdp_stage2 else SHARDED_GRADIENTS
-    where = scenario.stack.states.autocast
-    cast = {"whole": True, "unsplit": strategies.tp * strategies.pp == 1, "never": False}[where]
-    return wide & (strategies.zero_stage < whole) & cast
+    cast = {"whole": True, "unsplit": strategies.tp * strategies.pp == 1, "never": False}[
+        scenario.stack.states.autocast
+    ]
+    return _keeps_wide_weights(scenario) & (strategies.zero_stage < whole) & cast
+
+
+def autocast_axes(scenario: Scenario) -> tuple[str, ...]:
+    """What it depends on."""
+    split = ("tp", "pp") if scenario.stack.states.autocast == "unsplit" else ()
+    return ("zero_stage", *split) if _keeps_wide_weights(scenario) else ()
+
+
+def _keeps_wide_weights(scenario: Scenario) -> bool:
+    return scenario.stack.states.weight_bytes > WORD and scenario.precision != "fp32" and not scenario.frozen
 
 
 def residual_bytes(strategies: Strategies, scenario: Scenario) -> Floats:

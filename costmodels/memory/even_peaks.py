@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from costmodels.layout.layers_by_kind import contents
@@ -29,8 +27,12 @@ def _peaks_by_kind(strategies: Strategies, memory: RowBytes) -> Floats:
     return np.asarray(needed.max(axis=1) + memory.everywhere)
 
 
-_PLACES: tuple[Callable[[Ints], Ints], ...] = (np.zeros_like, lambda pp: np.minimum(1, pp - 1), lambda pp: pp - 1)
-"""The first, the second and the last of so many stages."""
+def _second(pp: Ints) -> Ints:
+    return np.minimum(1, pp - 1)
+
+
+def _last(pp: Ints) -> Ints:
+    return pp - 1
 
 
 def even_peaks(strategies: Strategies, memory: RowBytes, num_layers: int) -> Floats:
@@ -41,16 +43,16 @@ def even_peaks(strategies: Strategies, memory: RowBytes, num_layers: int) -> Flo
     if memory.kinds is not None:
         return _peaks_by_kind(strategies, memory)
     pp, split = strategies.pp, even_layers(num_layers, strategies)
-    layers = (split.first, split.high, split.last)
     full = strategies.recompute >= Recompute.FULL
     kept = np.where(full, memory.checkpoint, memory.stored)
-    worst, twice = np.zeros(len(strategies)), copies(strategies)
+    twice = copies(strategies)
     state, at_first, at_last = twice * memory.layer_state, memory.first, memory.last
-    for place, (held, at) in enumerate(zip(layers, _PLACES, strict=True)):
+    second = state + (in_flight_at(strategies, _second) + memory.queued) * kept
+    worst = np.where(pp > 2, split.high * second + full * memory.working, 0.0)
+    for held, at in ((split.first, np.zeros_like), (split.last, _last)):
         count = in_flight_at(strategies, at) + memory.queued
         first, last = ends(strategies, at(pp))
         needed = held * (state + count * kept)
         needed = needed + first * (at_first + count * memory.embedding_activation / twice) + last * at_last
-        needed = needed + full * memory.working_at(last)
-        worst = np.maximum(worst, needed if place != 1 else np.where(pp <= 2, 0.0, needed))
+        worst = np.maximum(worst, needed + full * memory.working_at(last))
     return worst + memory.everywhere

@@ -39,7 +39,7 @@ from costmodels.memory.activations import (
     returned_bytes,
 )
 from costmodels.memory.peaks import loss_peak, momentary_bytes, standing_bytes, step_bytes
-from costmodels.memory.states import StateBytes, state_bytes
+from costmodels.memory.states import StateBytes, state_bytes, weight_bytes_of_ends
 from costmodels.memory.tower import frozen_tower_bytes, image_activation_bytes
 from costmodels.model.layer_kinds import Kind, mtp_kind
 from costmodels.model.parameters import mtp_sets
@@ -154,7 +154,7 @@ def row_bytes(strategies: Strategies, scenario: Scenario) -> RowBytes:
     working = strategies.recompute_num_layers * largest
     end_state, root = state.total + optimizer_extra + weights_extra, scenario.stack.sharding.root_unit
     at_ends, dropout = 1.0 - strategies.vocabulary, 1.0 if scenario.stack.switches.dropout else 0.0
-    released = np.where(np.isin(strategies.schedule, _BACK_AT_ONCE), np.minimum(working, logits * at_ends), 0.0)
+    released = np.where(_BACK_AT_ONCE[strategies.schedule], np.minimum(working, logits * at_ends), 0.0)
     return RowBytes(
         state=state,
         layer_parameters=layer,
@@ -194,7 +194,7 @@ def _states(strategies: Strategies, scenario: Scenario) -> tuple[StateBytes, Flo
     chosen = optimizer_of(scenario.stack)
     shards = np.where(strategies.zero_stage >= 1, strategies.sharding_degree * copies(strategies), 1)
     edges = (chosen.edge_moments - chosen.moments) / shards
-    weights = state_bytes(strategies, scenario, ends=True).weights - state.weights
+    weights = weight_bytes_of_ends(strategies, scenario) - state.weights
     return state, edges * (1.0 - share_offloaded(strategies, scenario)), weights
 
 
@@ -242,7 +242,7 @@ def _gathered(strategies: Strategies, scenario: Scenario, average: Floats, kinds
     return gathered
 
 
-_BACK_AT_ONCE = [SCHEDULE_NAMES.index(name) for name in ("none", "1f1b", "interleaved-1f1b")]
+_BACK_AT_ONCE = np.array([name in {"none", "1f1b", "interleaved-1f1b"} for name in SCHEDULE_NAMES])
 """Schedules whose last stage passes every micro-batch back as soon as it came, and nothing else meanwhile."""
 
 

@@ -127,6 +127,7 @@ def _ffn_parameters(model: Model, width: int, hidden_size: int) -> int:
     return width * (model.ffn_branches * (hidden_size + int(model.ffn_bias)) + hidden_size)
 
 
+@lru_cache(maxsize=64)
 def kind_matrix_parameters(model: Model, kind: Kind) -> int:
     """Parameters of one layer of a kind that tensor parallelism shards, without routed experts."""
     model = model.with_sizes_of(kind.variant)
@@ -138,6 +139,7 @@ def kind_matrix_parameters(model: Model, kind: Kind) -> int:
     return mixer + _ffn_parameters(model, width, model.hidden_size)
 
 
+@lru_cache(maxsize=64)
 def kind_replicated_parameters(model: Model, kind: Kind) -> int:
     """Parameters of one layer of a kind that every tensor-parallel rank holds; a part alone has one norm.
 

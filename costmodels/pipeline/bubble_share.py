@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from costmodels.names import SCHEDULE_NAMES, Recompute
-from costmodels.pipeline.schedules import FILLING, SCHEDULES
+from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Strategies
 
@@ -45,12 +45,13 @@ def bubble_share(
     longest path is a sum of passes, whose share of a layer rises or falls with what is recomputed throughout.
     """
     share = 1.0 / strategies.vpp
-    for code, name in enumerate(SCHEDULE_NAMES):
-        if name not in FILLING:
+    for code in strategies.schedules():
+        schedule = SCHEDULES[SCHEDULE_NAMES[code]]
+        if not schedule.splits_backward:
             continue
         mine = (strategies.schedule == code) & (strategies.pp > 1)
         if mine.any():
-            drain = partial(SCHEDULES[name].drain, barrier=not stack.pipeline.post_validation)
+            drain = partial(schedule.drain, barrier=not stack.pipeline.post_validation)
             none, every = (_idle(strategies, drain, forward, total, weight) for total in (layer, layer + recompute))
             some = np.where(strategies.recompute == Recompute.PARTIAL, np.maximum(none, every), none)
             share = np.where(mine, np.where(strategies.recompute == Recompute.FULL, every, some), share)

@@ -124,12 +124,12 @@ def gather_seconds(size: Floats, group: Groups, tiers: Sequence[Tier]) -> Floats
     s hops of a tier take a seconds each whatever their size; b is the outermost tier's start of a collective.
 
     Args:
-        size: S, bytes of the whole buffer, shape (N,).
+        size: S, bytes of the whole buffer, shape (N,), or of K buffers of each group, (K, N).
         group: the ranks of each of N groups.
         tiers: of the network, innermost first.
 
     Returns:
-        Seconds, shape (N,).
+        Seconds, in the shape of ``size``; a group of one rank moves nothing.
 
     Source:
         [NCCL-tuning].
@@ -230,9 +230,10 @@ def _bandwidth_seconds(
     nearest: float | None = None,
 ) -> Floats:
     """``copies``: 0 for rings, else as in an all-to-all; ``shared``: the ranks of a domain share what enters it."""
-    slowest = np.zeros(len(group.size))
+    moved = passes * size
+    slowest = np.zeros(np.shape(moved))
     for tier, way in _crossed(group, tiers):
-        volume = passes * size * (_sent(group, way, copies, groups) if copies else way.ring_share)
+        volume = moved * (_sent(group, way, copies, groups) if copies else way.ring_share)
         volume = volume / way.inside if shared else volume
         if nearest is not None and way.tier == 0:
             slowest = np.maximum(slowest, volume / (nearest * tier.link.bandwidth))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from costmodels.arrays import Bools, Floats, Ints, Number
+from costmodels.arrays import Bools, Columns, Floats, Ints, Number
 
 
 def ring_share(ranks: Number, lanes: Number) -> Floats:
@@ -56,7 +56,7 @@ def all_to_all_share(ranks: Number, inside: Number) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
+class Crossing(Columns):
     """How groups of N rows cross one tier of the network; all arrays have shape (N,)."""
 
     tier: int
@@ -178,8 +178,7 @@ class Alike(Groups):
 
     def _crossed(self, domains: tuple[int, ...]) -> Iterator[Crossing]:
         for way in self.few.crossings(domains):
-            parts = (part.take(self.places) for part in (way.inside, way.within, way.ring_share))
-            yield Crossing(way.tier, self.size, *parts)
+            yield way.take(self.places).changed(tier=way.tier, size=self.size)
 
 
 def alike(few: Groups, places: Ints) -> Groups:

@@ -59,7 +59,7 @@ def muon_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     work = np.minimum(work, layers * layer) / strategies.tp + _expert_work(strategies, scenario, layers)
     near = sharding_groups(strategies)[0]
     size = WORD * layers * layer_parameters_per_rank(strategies, scenario)
-    gathered = np.where(near.size > 1, gather_seconds(size, near, scenario.group.tiers), 0.0)
+    gathered = gather_seconds(size, near, scenario.group.tiers)
     pace = scenario.stack.calibrated.reached("data")
     return work / (rates.head.efficiency * rates.head.sustained * rates.head_peak) + gathered / pace
 

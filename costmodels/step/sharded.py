@@ -225,10 +225,10 @@ def _layer(strategies: Strategies, scenario: Scenario, kind: Kind | None) -> _Co
     again = gather
     if stack.switches.zero_hpz:
         second = near.within(tiers[0].domain)
-        again = gather_seconds(word * size, second, tiers) * (near.size > 1) * pace
+        again = gather_seconds(word * size, second, tiers) * pace
     if scenario.model.num_moe_layers:
         same, widths = expert_data_group(strategies), (word, stack.gradients.reduce_bytes)
-        whole, given = (gather_seconds(w * experts, same, tiers) * (same.size > 1) * pace for w in widths)
+        whole, given = gather_seconds(np.array([w * experts for w in widths]), same, tiers) * pace
         gather, again, scatter = gather + whole, again + whole, scatter + given * trained_experts(scenario)
     return _Collectives(gather, again, scatter, layer.replicas)
 
@@ -238,8 +238,8 @@ def _together(strategies: Strategies, scenario: Scenario, size: Floats, word: fl
     stack, tiers, (near, far) = scenario.stack, scenario.group.tiers, sharding_groups(strategies)
     some = (size > 0) / stack.calibrated.reached("data")
     reduced = stack.gradients.reduce_bytes * trained_share(scenario)
-    gather, scatter = (gather_seconds(w * size, near, tiers) * (near.size > 1) * some for w in (word, reduced))
-    replicas = all_reduce_seconds(reduced * size / strategies.sharding_degree, far, tiers) * (far.size > 1) * some
+    gather, scatter = gather_seconds(np.array([word * size, reduced * size]), near, tiers) * some
+    replicas = all_reduce_seconds(reduced * size / strategies.sharding_degree, far, tiers) * some
     return _Collectives(gather, gather, scatter, replicas)
 
 

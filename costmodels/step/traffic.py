@@ -26,11 +26,11 @@ from costmodels.layout.parameters_per_rank import (
     padded_vocabulary_rows,
 )
 from costmodels.layout.placement import (
-    MESH,
     data_groups,
     distinct_meshes,
     expert_data_group,
     group_of,
+    mesh_axes,
     sharding_groups,
     strides,
 )
@@ -52,7 +52,7 @@ from costmodels.primitives.rank_groups import ends_of
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.step.sharded import compute_slowdown, every_micro_batch, gather_word
-from costmodels.strategy import AXES, Bools, Floats, Ints, Strategies, of_axes
+from costmodels.strategy import AXES, Bools, Floats, Ints, Strategies, of_axes, once_for
 
 
 def stage_send_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
@@ -70,11 +70,14 @@ def stage_send_seconds(strategies: Strategies, scenario: Scenario) -> Floats:
     return np.where(strategies.pp > 1, seconds, 0.0)
 
 
-@of_axes(*MESH, "sharding_degree")
 def _slowest_hop(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """Latency and bytes a second of the slowest hop of a pipeline, (N,)."""
-    stride, reach = (column.astype(np.float64) for column in (strides(strategies)["pp"], strategies.pp))
-    return slowest_hop(stride, reach, scenario.group.tiers)
+
+    def find(few: Strategies) -> tuple[Floats, Floats]:
+        stride, reach = (column.astype(np.float64) for column in (strides(few)["pp"], few.pp))
+        return slowest_hop(stride, reach, scenario.group.tiers)
+
+    return once_for(strategies, mesh_axes(strategies), find)
 
 
 @of_axes("tp", "cp", "micro_batch_size", "sequence_parallel")
@@ -95,12 +98,10 @@ def _exposed_sends(strategies: Strategies, scenario: Scenario) -> Floats:
 def waited_sends(strategies: Strategies) -> Floats:
     """Share of a stage's sends and receives that its schedule waits for, (N,)."""
     share = np.ones(len(strategies))
-    for code, name in enumerate(SCHEDULE_NAMES):
-        if not SCHEDULES[name].sends_overlap:
-            continue
-        mine = (strategies.schedule == code) & (strategies.pp > 1)
-        if mine.any():
-            waited = SCHEDULES[name].waited(np.maximum(strategies.pp, 2), strategies.num_microbatches, strategies.vpp)
+    for code in strategies.schedules():
+        schedule, mine = SCHEDULES[SCHEDULE_NAMES[code]], (strategies.schedule == code) & (strategies.pp > 1)
+        if schedule.sends_overlap and mine.any():
+            waited = schedule.waited(np.maximum(strategies.pp, 2), strategies.num_microbatches, strategies.vpp)
             share = np.where(mine, waited, share)
     return share
 
@@ -177,8 +178,8 @@ def share_steps(strategies: Strategies) -> None:
 
 def alike_steps(strategies: Strategies) -> tuple[Strategies, Ints | slice]:
     """Strategies to price once an iteration, and which of them every one is."""
-    known: tuple[Strategies, Ints | slice] = strategies.once("steps", lambda: (strategies, slice(None)))
-    return known
+    known: tuple[Strategies, Ints] | None = strategies.once("steps", lambda: None)
+    return known or (strategies, slice(None))  # which must not know itself, as in ``Strategies.distinct``
 
 
 def _window(strategies: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None) -> Passes:
@@ -224,27 +225,33 @@ def _data_once(strategies: Strategies, scenario: Scenario, size: Floats) -> tupl
     Where nothing is sharded every rank is a replica of its own shard, and no parameter is gathered.
     """
     stack, tiers, (near, far) = scenario.stack, scenario.group.tiers, sharding_groups(strategies)
-    spread = broadcast_seconds if stack.sharding.parameter_exchange == "broadcast" else gather_seconds
-    gather = np.where(near.size > 1, spread(gather_word(scenario) * size, near, tiers), 0.0)
-    given = stack.gradients.reduce_bytes * size
+    given, kept = stack.gradients.reduce_bytes * size, gather_word(scenario) * size
+    scatter, gather = gather_seconds(np.array([given, kept]), near, tiers)
+    if stack.sharding.parameter_exchange == "broadcast":
+        gather = broadcast_seconds(kept, near, tiers)
     if stack.sharding.gradient_exchange == "all-reduce":
-        group = data_groups(strategies)
-        return np.where(group.size > 1, all_reduce_seconds(given, group, tiers), 0.0), gather
-    scatter = gather_seconds(given, near, tiers)
-    replicas = all_reduce_seconds(given / strategies.sharding_degree, far, tiers)
-    return np.where(near.size > 1, scatter, 0.0) + np.where(far.size > 1, replicas, 0.0), gather
+        return all_reduce_seconds(given, data_groups(strategies), tiers), gather
+    return scatter + all_reduce_seconds(given / strategies.sharding_degree, far, tiers), gather
 
 
 def _experts_once(strategies: Strategies, scenario: Scenario) -> tuple[Floats, Floats]:
     """Seconds of reducing gradients and gathering parameters of experts, over the ranks that hold the same ones."""
     stack, tiers, group = scenario.stack, scenario.group.tiers, expert_data_group(strategies)
     size = heaviest_experts(strategies, scenario) * trained_experts(scenario)
-    word = gather_word(scenario)
-    pace = (group.size > 1) / stack.calibrated.reached("data")
-    whole = all_reduce_seconds(stack.gradients.reduce_bytes * size, group, tiers)
-    scatter, gather = (gather_seconds(width * size, group, tiers) for width in (stack.gradients.reduce_bytes, word))
-    sharded = strategies.zero_stage > 0
+    given, kept = stack.gradients.reduce_bytes * size, gather_word(scenario) * size
+    pace, sharded = 1.0 / stack.calibrated.reached("data"), strategies.zero_stage > 0
+    whole = all_reduce_seconds(given, group, tiers)
+    scatter, gather = gather_seconds(np.array([given, kept]), group, tiers)
     return np.where(sharded, scatter, whole) * pace, np.where(sharded, gather, 0.0) * pace
+
+
+@of_axes("schedule", "pp", "vpp", "num_microbatches")
+def _pieces(strategies: Strategies, stack: Stack) -> tuple[Floats, Floats]:
+    """Chunks that traffic once an iteration comes in, and micro-batches that each passes behind the others, (N,)."""
+    chunked, interleaved = by_chunk(strategies), stack.overlap.by_chunk & (strategies.pp > 1)
+    batches = strategies.num_microbatches
+    times = np.where(chunked, batches, np.minimum(strategies.pp, batches)).astype(np.float64)
+    return np.where(chunked | interleaved, strategies.vpp, 1.0), times
 
 
 def _exposed_once(
@@ -255,14 +262,10 @@ def _exposed_once(
     By chunks, all traffic but the outermost chunk's has the passes of all micro-batches through another chunk to
     hide behind; under interleaving, those of as many as there are stages, if the stack sends chunk by chunk.
     """
-    v = strategies.vpp.astype(np.float64)
-    chunked, interleaved = by_chunk(strategies), stack.overlap.by_chunk & (strategies.pp > 1) & (strategies.vpp > 1)
-    times = np.where(chunked, strategies.num_microbatches, np.minimum(strategies.pp, strategies.num_microbatches))
+    v, times = _pieces(strategies, stack)
     behind = window * times * (v - 1.0) / v
     part = partial(exposed, share=first, slow=slow, hidden=hidden)
-    inner, outer = part(seconds * (v - 1.0) / v, behind), part(seconds / v, window / v)
-    whole = part(seconds, window)
-    return np.where(chunked | interleaved, inner + outer, whole)
+    return part(seconds * (v - 1.0) / v, behind) + part(seconds / v, window / v)
 
 
 def tied_embedding_seconds(strategies: Strategies, scenario: Scenario) -> Floats:

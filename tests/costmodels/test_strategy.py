@@ -1,4 +1,6 @@
+import gc
 from dataclasses import fields, replace
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -72,6 +74,44 @@ def test_distinct_rows_of_a_key_too_large_for_a_table_are_gathered_exactly():
     sub, inverse = rows.distinct("tp", "cp", "dp")
     assert len(sub) == 300
     assert (sub.dp[inverse] == rows.dp).all()
+
+
+@given(COLUMNS)
+def test_combinations_of_combinations_are_those_of_all_strategies(columns):
+    rows = rows_of(columns)
+    wide, _ = rows.distinct("tp", "pp", "micro_batch_size")
+    few, inverse = wide.distinct("tp", "pp", "dp")
+    if len(rows) > 1 and len(wide) > 1:
+        assert few is rows.distinct("pp", "tp")[0]
+    assert few.tp[inverse].tolist() == wide.tp.tolist()
+    assert few.pp[inverse].tolist() == wide.pp.tolist()
+
+
+def test_combinations_outlive_the_strategies_that_they_are_of():
+    few, _ = rows_of([(1, 1, 1.0), (2, 1, 1.0), (2, 3, 1.0)]).distinct("tp", "pp")
+    some, inverse = few.distinct("tp")
+    assert sorted(some.tp.tolist()) == [1, 2]
+    assert some.tp[inverse].tolist() == few.tp.tolist()
+
+
+def test_axes_that_others_tell_come_with_them():
+    rows = strategies(tp=[1, 2, 4, 1], pp=[4, 2, 1, 1], dp=[1, 1, 1, 4])
+    few, inverse = rows.distinct("tp", "pp")
+    assert few.dp[inverse].tolist() == rows.dp.tolist()
+    assert few is rows.distinct("tp", "cp", "pp", "dp")[0]
+
+
+def test_strategies_that_were_priced_go_as_soon_as_nobody_has_them():
+    scenario = toy_scenario(gpus=16, batch=32, stack=toy_stack(zero_stages=(0, 1, 2, 3)))
+    rows = random_rows(scenario, 4096, 7)
+    price(rows, scenario)
+    gone = ref(rows)
+    gc.disable()
+    try:
+        del rows
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @given(COLUMNS, st.randoms(use_true_random=False))

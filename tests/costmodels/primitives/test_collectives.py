@@ -176,6 +176,13 @@ def test_a_chain_sends_over_the_innermost_tier_that_holds_all_of_it():
     assert send_seconds(GIGABYTE, step, np.array([1.0]), tiers) == 0.0
 
 
+@pytest.mark.parametrize("ranks", [1, 4, 64])
+def test_buffers_of_one_group_are_gathered_as_each_of_them_alone(ranks):
+    group, sizes = tensor_group(ranks), np.array([[1e6], [3e9]])
+    together = gather_seconds(sizes, group, toy_tiers())
+    assert together.tolist() == [gather_seconds(size, group, toy_tiers()).tolist() for size in sizes]
+
+
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_group_of_one_takes_no_time(operation):
     tiers = toy_tiers(inner=toy_link(base=1.0, step=1.0), outer=toy_link(base=1.0, step=1.0))
