@@ -172,13 +172,13 @@ def share_steps(strategies: Strategies) -> None:
 
     What is found is the same to the last bit; of random ones too few are alike for it to pay.
     """
-    strategies.once("steps", lambda: strategies.distinct(*STEP_AXES))
+    strategies.once("steps", lambda: strategies.distinct(*STEP_AXES) if len(strategies) > 1 else None)
 
 
 def alike_steps(strategies: Strategies) -> tuple[Strategies, Ints | slice]:
     """Strategies to price once an iteration, and which of them every one is."""
-    known: tuple[Strategies, Ints | slice] = strategies.once("steps", lambda: (strategies, slice(None)))
-    return known
+    known: tuple[Strategies, Ints] | None = strategies.once("steps", lambda: None)
+    return known or (strategies, slice(None))  # strategies that know themselves go by a search for cycles alone
 
 
 def _window(strategies: Strategies, scenario: Scenario, layer: Passes, kinds: ByKind[LayerTerms] | None) -> Passes:
