@@ -64,6 +64,12 @@ def taken(part: Any, index: NDArray[Any] | slice) -> Any:
     return part[index]
 
 
+def distinct_values(values: ArrayLike, axis: int | None = None) -> NDArray[Any]:
+    """``np.unique``, which alone would load all of numpy's masked arrays to see whether the values are such."""
+    found: NDArray[Any] = np.unique(values, axis=axis, return_counts=True)[0]
+    return found
+
+
 def elementwise(formula: Callable[..., ArrayLike]) -> Callable[..., Floats]:
     """The formula for arrays that broadcast: it gets them in their common shape, and answers in it."""
 

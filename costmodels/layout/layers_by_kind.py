@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.arrays import distinct_values
 from costmodels.layout.split import even_layers, even_stages, places_of, usual_ends
 from costmodels.layout.stage_contents import copies, folded, of_both_ways
 from costmodels.model.layer_kinds import Depth
@@ -200,7 +201,7 @@ def _lightest_runs(depth: Depth, pp: int, vpp: int, *, folded: bool) -> Ints:
     slices = kind_slices(depth, vpp, folded=folded)
     length = -(-len(slices) // pp)
     before = np.concatenate([np.zeros((1, len(depth.kinds)), np.int64), slices.cumsum(axis=0)])
-    runs = np.unique(before[length:] - before[:-length], axis=0)
+    runs = distinct_values(before[length:] - before[:-length], axis=0)
     under = (runs[:, None, :] >= runs[None, :, :]).all(axis=2).sum(axis=1)
     return runs[under == 1]
 
@@ -223,5 +224,5 @@ def _leading(held: Ints) -> StageContents:
     for stage in range(1, last):
         if not any((held[earlier] >= held[stage]).all() for earlier in kept):
             kept.append(stage)
-    stages = np.unique([0, *kept, last]).astype(np.int64)
+    stages = distinct_values([0, *kept, last]).astype(np.int64)
     return StageContents(stages, held[stages])

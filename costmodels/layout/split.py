@@ -71,7 +71,7 @@ def ends_of_cut(layers: Sequence[int], vpp: int, *, counted: bool) -> tuple[int,
     usual = usual_ends(sum(layers), vpp)
     for ends in (usual, *(ENDS if counted else ())):
         places = places_of(layers, ends)
-        if not (places % vpp).any() and (ends == usual or len(np.unique(places)) == 1):
+        if not (places % vpp).any() and (ends == usual or np.ptp(places) == 0):
             return ends
     return None
 

@@ -173,7 +173,7 @@ def share_steps(strategies: Strategies) -> None:
 
     What is found is the same to the last bit; of random ones too few are alike for it to pay.
     """
-    strategies.once("steps", lambda: strategies.distinct(*STEP_AXES))
+    strategies.once("steps", lambda: strategies.distinct(*STEP_AXES) if len(strategies) > 1 else None)
 
 
 def alike_steps(strategies: Strategies) -> tuple[Strategies, Ints | slice]:

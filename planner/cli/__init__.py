@@ -5,10 +5,13 @@ In: words of the command line, files, ``PLAN_`` variables. Out: the answer on st
 needs it.
 """
 
+import atexit
 import gc
 import sys
 
-gc.set_threshold(50_000, 20, 100)  # a command leaves few cycles; looking for them takes a tenth of a short one's time
+# A command leaves few cycles. Looking for them takes a tenth of a short one's time, and as much again when it ends.
+gc.set_threshold(200_000, 20, 100)
+atexit.register(gc.freeze)
 
 try:
     from planner.cli.app import main

@@ -34,6 +34,8 @@ from planner.stages.from_strategies import framework_split, stage_bounds
 
 CHUNK = 8192
 """Cores that are priced at a time: enough to amortise a call, few enough to stay in cache."""
+AT_ONCE = 2 * CHUNK
+"""Those of a search that knows a good strategy already: most then take a call, which costs more than what it prices."""
 LEFT_OVER = 0.05
 """Share of a chunk that may be left over for it to take as well: a few cores take nearly as long as many."""
 MARGIN = 1.02
@@ -121,9 +123,9 @@ def search(
     if not len(cores):
         return outcome
     several = isinstance(scenario, Mixed)
-    pace = _pace(several=several, found=bool(np.isfinite(below)) and not budget.timed)
     for part in seen:
         remember(outcome, part, scenario)
+    pace = _pace(several=several, found=bool(np.isfinite(_ceiling(outcome))) and not budget.timed)
     optimistic = _bounds(space.cores, scenario, cores, budget)
     if optimistic is None:
         outcome.proved, outcome.lower_bound = False, 0.0
@@ -158,7 +160,7 @@ def _pace(*, several: bool, found: bool) -> Pace:
     """The pace over several node groups, or over one: at once where a good strategy need not be ``found`` first."""
     if several:
         return SEVERAL_GROUPS
-    return replace(ONE_GROUP, first=CHUNK) if found else ONE_GROUP
+    return replace(ONE_GROUP, first=AT_ONCE, chunk=AT_ONCE, ordered=AT_ONCE) if found else ONE_GROUP
 
 
 def _tell(outcome: Outcome, bound: float, budget: Budget) -> None:

@@ -26,6 +26,8 @@ AT_A_TIME = 4096
 """Pairs that are looked at for the nearest to fitting."""
 PAYS = 1 / 8
 """Refused pairs, as a share of the cores, from which it pays to bound all cores."""
+WIDE = 1 << 15
+"""Pairs that are asked about at once from which it pays as well."""
 SURE = 1e-6
 """Share of the memory by which a strategy must be known to exceed it, so that rounding has no say."""
 
@@ -86,7 +88,7 @@ def part_fitting(space: Space, cores: Ints, scenario: Scenario) -> tuple[Fitting
     """The strategies of some cores, (C,): those that may fit, None where none may, and those that cannot."""
     place, option = np.nonzero(space.allowed[cores])
     known = _known_needs(space, scenario)
-    if known.refused > PAYS * len(space.cores):
+    if known.refused > PAYS * len(space.cores) or len(place) > WIDE:
         known.bound(space.cores, scenario)
     unfit = known.least[cores[place], option] > scenario.group.accelerator.usable_memory * (1.0 + SURE)
     refused = [(cores[place[unfit]], option[unfit])]

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from costmodels.arrays import distinct_values
 from costmodels.memory.limits import needed_bytes
 from costmodels.names import OFFLOADS
 from costmodels.node_groups import AnyScenario, Mixed
@@ -242,5 +243,5 @@ def saver_flags(description: str) -> str:
 
 def values_of(some: Strategies, axes: Iterable[str]) -> dict[str, Pin]:
     """The values that strategies have of some axes, as pins; empty where there are no strategies."""
-    values = {axis: np.unique(getattr(some, axis)).astype(int).tolist() for axis in axes}
+    values = {axis: distinct_values(getattr(some, axis)).astype(int).tolist() for axis in axes}
     return {axis: Pin(axis, tuple(found)) for axis, found in values.items() if found}

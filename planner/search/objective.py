@@ -316,7 +316,8 @@ def _far_left_out(begun: Begun, objective: Objective) -> Space | None:
     if len(begun.table) < MANY:
         return None
     bound = begun.each(objective.passes_bound)
-    least = np.flatnonzero(bound <= np.quantile(bound, LEAST))
+    place = int(LEAST * len(bound))
+    least = np.flatnonzero(bound <= np.partition(bound, place)[place])
     untimed = replace(begun, table=replace(begun.table, budget=None))
     some = untimed.finish(least[:: -(-len(least) // SAMPLE)])
     priced = price_cores(some, np.arange(len(some.cores)), objective.scenario)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from costmodels.arrays import distinct_values
 from costmodels.layer.recompute_modules import module_mask, module_names, modules_of
 from costmodels.layout.stage_contents import copies
 from costmodels.names import CP_KINDS, OFFLOADS, Recompute
@@ -68,7 +69,7 @@ def _offloads(scenario: Scenario, axes: _Axes) -> tuple[str, ...]:
         "recompute": axes["recompute"],
         "offload": range(1, len(OFFLOADS)),
     }
-    return tuple(OFFLOADS[place] for place in np.unique(_able(scenario, {}, mesh)["offload"]))
+    return tuple(OFFLOADS[place] for place in distinct_values(_able(scenario, {}, mesh)["offload"]))
 
 
 def _offloading(scenario: Scenario, axes: _Axes, _cores: Strategies) -> str:
@@ -160,7 +161,7 @@ def _memory_scope(scenario: Scenario, cores: Strategies) -> tuple[str, ...]:
 
 def _stages(axes: _Axes) -> Ints:
     """ZeRO stages of the lattice, ascending."""
-    return np.unique(axes["sharding"][:, 0])
+    return distinct_values(axes["sharding"][:, 0])
 
 
 def _columns(cores: Strategies, *names: str) -> dict[str, Ints]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.arrays import Floats, Ints
+from costmodels.arrays import Bools, Floats, Ints, distinct_values
 from costmodels.pipeline.schedules import pipeline_seconds
 from planner.request.budget import CELL, Budget
 from planner.stages.problem import SLACK, SliceCosts, StageProblem
@@ -192,7 +192,7 @@ class _Chain:
         gain = (again - spare) / self.problem.vpp * (1 + SLACK)
         top = fastest + gain / self.weight if self.weight > 0 else math.inf
         cells = self.table.seconds
-        limits = np.unique(cells[(cells > fastest) & (cells <= top) & np.isfinite(cells)])
+        limits = distinct_values(cells[(cells > fastest) & (cells <= top) & np.isfinite(cells)])
         open_, bound = [(0, len(limits), again, spare)] if len(limits) else [], best[0]
         while open_:
             low, high, most, least = open_.pop()
@@ -252,6 +252,40 @@ def fewest_recomputed(problem: StageProblem, layers: Sequence[int]) -> Ints:
     held = np.asarray(layers, dtype=np.int64)
     table = _Chain(replace(problem, uneven=True, fewest=(0,) * len(held)), math.inf).table
     return np.asarray(table.recomputed[np.arange(len(held)), np.cumsum(held), held])
+
+
+def may_beat(problem: StageProblem, ceiling: float) -> bool:
+    """Whether a split may be faster than ``ceiling``, memory aside: its slowest stage and its sum each the least."""
+    chain = _Chain(replace(problem, memory_limit=math.inf), ceiling)
+    return chain.objective(chain.fastest(), chain.least_again(math.inf)[0]) < ceiling
+
+
+def may_fit(problem: StageProblem) -> Bools:
+    """Whether a split may fit of which every stage recomputes its first k slices, (S + 1,) by k.
+
+    Each stage in turn takes as many slices as it has room for. It needs no more room for fewer of them, at either end:
+    a slice that leaves at the front has another one behind recomputed in its place, and no slice holds less stored.
+    """
+    costs, count, stages = problem.slices, problem.num_layers, problem.num_stages
+    assert costs is not None
+    before = {name: _before(getattr(costs, name), stages) for name in SliceCosts.__dataclass_fields__}
+    stored = before["state_bytes"] + before["activation_bytes"]
+    saved = before["activation_bytes"] - before["checkpoint_bytes"]
+    fewest = np.array(problem.fewest if problem.fewest and problem.uneven else (1,) * stages)
+    last = count - (fewest.sum() - fewest.cumsum())
+    limit, working = problem.each("memory_limit") * (1 + SLACK), problem.each("working_bytes")
+    first, start = np.arange(count + 1), np.zeros(count + 1, dtype=np.int64)
+    fits = np.ones(count + 1, dtype=np.bool_)
+    for stage in range(stages):
+        room = limit[stage] - problem.fixed_bytes[stage]
+        turn = np.minimum((start + first)[:, None], first)
+        most = room - working[stage] * (first > 0) + stored[stage, start] - saved[stage, start]
+        inside = stored[stage] - saved[stage, turn] <= most[:, None]
+        inside[first, start] |= room >= 0  # an empty stage recomputes nothing
+        end = np.minimum(count - inside[:, ::-1].argmax(axis=1), last[stage])
+        fits &= inside.any(axis=1) & (end - start >= fewest[stage])
+        start = np.maximum(start, end)
+    return fits & (start == count)
 
 
 def _before(values: Floats, stages: int) -> Floats:

@@ -28,8 +28,8 @@ _SLACK = 1e-9
 """Relative room for rounding: a bound must stay on the optimistic side."""
 _SHARES = np.linspace(0.0, 1.0, 9)
 """Limits to try between one that is too low and one that is not: these shares of the way, as ratios."""
-_TIMES = 6
-"""How often: as fine as 18 halvings, in a third of the calls, which cost more than what they compare."""
+_NEAR = 2e-5
+"""How near they come to each other: 18 halvings at most, in a third of the calls, which cost more than they compare."""
 _COARSE = 1e-3
 """Room for how coarsely that ends."""
 _SECONDS = np.array([1.0, 0.0, 1.0])
@@ -70,7 +70,7 @@ def chain_lower_bound(
         if len(held):
             part = part[likely[held]]
             bound.feasible[part] = True
-            bound.slowest[part] = _lowest(chains.take(held), low[part]) * (1 - _SLACK)
+            bound.slowest[part] = _lowest(chains.take(held), low[part], limits[likely[held]]) * (1 - _SLACK)
     return bound
 
 
@@ -93,11 +93,11 @@ def _alike(rows: Strategies, scenario: Scenario) -> Iterator[Ints]:
         yield from np.array_split(same, -(-cells // _CELLS))
 
 
-def _lowest(chains: _Chains, low: Floats) -> Floats:
-    """A limit on the slowest stage that is too low or just enough, (n,): no split is below."""
+def _lowest(chains: _Chains, low: Floats, high: Floats) -> Floats:
+    """A limit on the slowest stage that is too low or just enough, (n,), as ``high`` is: no split is below."""
     low = np.maximum(low, chains.stages.least)
-    high, each = np.maximum(low, chains.stages.most), np.arange(len(low))
-    for _ in range(_TIMES):
+    high, each = np.maximum(low, high), np.arange(len(low))
+    while (high > low * (1.0 + _NEAR)).any():
         limits = low[:, None] * (high / low)[:, None] ** _SHARES
         too_low = (~chains.reaches(limits[:, :-1])).sum(axis=1)
         low, high = limits[each, np.maximum(too_low - 1, 0)], limits[each, too_low]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from costmodels.arrays import distinct_values
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.layout.layers_by_kind import kind_slices
 from costmodels.layout.split import Assignment, end_places, slice_layers
@@ -292,7 +293,7 @@ def balanced(model: Model, stages: int) -> list[int]:
 def _cut_by(cut: Callable[[Model, int], list[int]], rows: Strategies, scenario: Scenario) -> Ints:
     width = int(rows.pp.max(initial=1))
     held = np.zeros((len(rows), width), dtype=np.int64)
-    for pp in np.unique(rows.pp).tolist():
+    for pp in distinct_values(rows.pp).tolist():
         held[rows.pp == pp, :pp] = cut(scenario.model, pp)
     return held
 

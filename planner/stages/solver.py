@@ -17,7 +17,7 @@ import numpy as np
 from costmodels.pipeline.schedules import pipeline_seconds
 from planner.request.budget import SOLVE, SPLIT, Budget
 from planner.stages.boolean_model import boolean_model, scale_of
-from planner.stages.chain import Found, solve_chain
+from planner.stages.chain import Found, may_beat, may_fit, solve_chain
 from planner.stages.problem import StageProblem
 from planner.stages.tables import (
     Split,
@@ -119,22 +119,30 @@ def _solve_alike(
     """The best over all numbers of layers that every stage recomputes alike, each number solved on its own.
 
     More recomputation is never faster under the same split, and fits wherever less does but for the working set of
-    stages that did not recompute; so numbers are tried from none upwards, and once the fastest split of one number,
-    memory aside, is no faster than the best found, no greater number is.
+    stages that did not recompute; so numbers are tried from none upwards, and once no split of one number, memory
+    aside, may be faster than the best found, none of a greater number is.
     """
     best, proved = None, True
-    for first in range(problem.num_layers + 1):
+    spare = problem.num_layers - sum(sorted(problem.fewest or (1,) * problem.num_stages)[:-1])
+    numbers = range(max(spare, 0) + 1)
+    for first in numbers if problem.slices is None else np.flatnonzero(may_fit(problem)[: len(numbers)]).tolist():
         one = replace(problem, alike=False, recompute="first", first=first)
         ceiling = best.objective_seconds if best else cutoff
-        floor = solve(replace(one, memory_limit=math.inf), cutoff_seconds=ceiling, budget=budget)
-        if floor.status == "infeasible":
+        if not _may_beat(one, ceiling, budget):
             break
         found = solve(one, cutoff_seconds=ceiling, budget=budget, hint=hint)
         proved = proved and found.status in {"optimal", "infeasible"}
         best = found if found.layers else best
-        if first >= problem.num_layers - sum(sorted(problem.fewest or (1,) * problem.num_stages)[:-1]):
-            break
     return _concluded(best, proved=proved, cutoff=cutoff)
+
+
+def _may_beat(problem: StageProblem, ceiling: float | None, budget: Budget) -> bool:
+    """Whether a split may be faster than ``ceiling``, memory aside."""
+    if problem.slices is None:
+        free = replace(problem, memory_limit=math.inf)
+        return solve(free, cutoff_seconds=ceiling, budget=budget).status != "infeasible"
+    budget.spend(SOLVE)
+    return may_beat(problem, math.inf if ceiling is None else ceiling)
 
 
 def _concluded(best: StageSolution | None, *, proved: bool, cutoff: float | None) -> StageSolution:

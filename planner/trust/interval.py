@@ -15,6 +15,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.arrays import distinct_values
 from costmodels.scenario import Scenario
 from costmodels.stack.costs import Calibrated
 from costmodels.stack.stack import Stack
@@ -249,7 +250,7 @@ def _alike(one: tuple[str, float], other: tuple[str, float]) -> bool:
 
 @cache
 def _measured_kinds() -> dict[str, tuple[str, float]]:
-    names = map(str, np.unique(measured().traits.names["accelerator"]))
+    names = map(str, distinct_values(measured().traits.names["accelerator"]))
     return {name: _kind(find_accelerator(name)) for name in names}
 
 

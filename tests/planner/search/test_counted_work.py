@@ -12,15 +12,16 @@ from costmodels import pricing
 from costmodels.strategy import strategies
 from planner import PlanRequest, plan
 from planner.explain.levers import scale_compute, scale_device, scale_links
-from planner.search import fitting
+from planner.search import best_first, fitting
 from planner.search.core_bounds import core_bound, known_bound, layer_bound, passes_bound
 from planner.search.objective import Objective, build_below, near_lattice
 from planner.space import lattice
 from planner.space.lattice import begin, build
-from planner.stages import chain_bounds
+from planner.stages import chain, chain_bounds
 from tests.drawn import drawn_scenarios
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+DEEPSEEK = {"model": "deepseek-v3", "gpus": 2048}
 FEW = {"gpus": (2, 4, 8, 16), "batches": (8, 16), "layers": (2, 3, 4, 6, 8)}
 
 
@@ -81,17 +82,18 @@ def test_a_lattice_without_what_is_far_slower_counts_as_the_whole_one_and_keeps_
 class Counted:
     """Cores bounded and strategies priced by each search of a question.
 
-    Then how many had their memory worked out, their slices laid out, or were priced alone.
+    Then how many had their memory worked out, their slices laid out, or were priced alone; how many calls priced some,
+    and how many chains of slices were split.
     """
 
     def __init__(self):
-        self.searches, self.memory, self.laid_out, self.alone = [], 0, 0, 0
+        self.searches, self.memory, self.laid_out, self.alone, self.calls, self.chains = [], 0, 0, 0, 0, 0
 
 
 @pytest.fixture
 def counted(monkeypatch):
     seen, search, memory, seconds = Counted(), searches.search, fitting.row_bytes, pricing.row_seconds
-    chains = chain_bounds._chains
+    chains, pairs, tables = chain_bounds._chains, best_first.price_pairs, chain._Chain._windows
 
     def counting(space, *arguments, **known):
         outcome = search(space, *arguments, **known)
@@ -110,6 +112,16 @@ def counted(monkeypatch):
         seen.alone += 1
         return seconds(row, scenario)
 
+    def pricing_pairs(*arguments):
+        seen.calls += 1
+        return pairs(*arguments)
+
+    def splitting(problem):
+        seen.chains += 1
+        return tables(problem)
+
+    monkeypatch.setattr(best_first, "price_pairs", pricing_pairs)
+    monkeypatch.setattr(chain._Chain, "_windows", splitting)
     monkeypatch.setattr(pricing, "row_seconds", pricing_alone)
     monkeypatch.setattr(searches, "search", counting)
     monkeypatch.setattr(fitting, "row_bytes", weighing)
@@ -119,17 +131,17 @@ def counted(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("asked", "searches", "cores", "priced", "memory", "laid_out", "alone"),
+    ("asked", "searches", "cores", "priced", "memory", "laid_out", "alone", "calls", "chains"),
     [
-        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 19, 240_000, 256_000, 145_000, 0, 9),
-        ({"model": "deepseek-v3", "gpus": 2048, "global_batch_size": 4096}, 19, 72_000, 222_000, 94_000, 220, 9),
-        ({"model": "deepseek-v3", "gpus": 2048}, 18, 245_000, 508_000, 231_000, 200, 9),
-        ({"model": "llama3.1-405b", "gpus": 16384}, 19, 246_000, 428_000, 201_000, 0, 9),
-        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 61_000, 71_000, 12_500, 0, 0),
+        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 19, 240_000, 262_000, 130_000, 0, 9, 21, 0),
+        (DEEPSEEK | {"global_batch_size": 4096}, 19, 80_000, 234_000, 74_000, 220, 9, 17, 195),
+        (DEEPSEEK, 18, 245_000, 581_000, 81_000, 241, 9, 20, 125),
+        ({"model": "llama3.1-405b", "gpus": 16384}, 19, 246_000, 517_000, 56_000, 0, 9, 19, 0),
+        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 61_000, 78_000, 12_500, 0, 0, 4, 0),
     ],
 )
 def test_a_plan_with_its_reasons_takes_a_bounded_number_of_searches_cores_and_strategies(
-    counted, asked, searches, cores, priced, memory, laid_out, alone
+    counted, asked, searches, cores, priced, memory, laid_out, alone, calls, chains
 ):
     plan(PlanRequest(**asked))
     assert len(counted.searches) <= searches
@@ -138,6 +150,8 @@ def test_a_plan_with_its_reasons_takes_a_bounded_number_of_searches_cores_and_st
     assert counted.memory <= memory
     assert counted.laid_out <= laid_out
     assert counted.alone <= alone
+    assert counted.calls <= calls
+    assert counted.chains <= chains
 
 
 def test_a_question_loads_neither_the_solver_nor_the_readers_of_files():
@@ -150,5 +164,6 @@ def test_a_question_loads_neither_the_solver_nor_the_readers_of_files():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "planner.api.answers" in loaded
-    assert not loaded & {"ortools", "tree_sitter", "planner.jobs.readers", "yaml", "http.server", "multiprocessing"}
+    unread = {"ortools", "tree_sitter", "planner.jobs.readers", "yaml", "http.server", "multiprocessing", "numpy.ma"}
+    assert not loaded & unread
     assert sum(name.partition(".")[0] in {"hardware", "costmodels", "planner"} for name in loaded) < 270

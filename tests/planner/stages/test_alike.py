@@ -1,5 +1,6 @@
 """One number of recomputed layers for all stages, as Megatron-LM has it."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from planner.stages.chain import may_beat, may_fit
 from planner.stages.from_strategies import fewest_recomputed
 from planner.stages.solver import solve
 from tests.planner.stages.test_chain import chains, every_choice
@@ -65,6 +67,19 @@ def test_a_chain_of_slices_that_differ_has_one_number_too(problem):
         return
     assert solution.recompute_layers == first_of(solution.layers, max(solution.recompute_layers))
     assert solution.objective_seconds == pytest.approx(min(alike), rel=1e-9)
+
+
+@given(problem=chains())
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_number_is_left_out_that_fits_or_may_be_faster(problem):
+    problem, fits = replace(problem, recompute="free"), may_fit(problem)
+    inside, all_of_them = every_choice(problem), every_choice(replace(problem, memory_limit=math.inf))
+    for _, layers, again in inside:
+        assert all(fits[first] for first in range(problem.num_layers + 1) if again == first_of(layers, first))
+    for value, layers, again in all_of_them:
+        if again == first_of(layers, max(again)):
+            one = replace(problem, recompute="first", first=max(again))
+            assert may_beat(one, value * (1 + 1e-9))
 
 
 def first_of(layers, first):
