@@ -7,6 +7,7 @@ names that mean exactly one of them. Only the files that a name needs are opened
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from costmodels.model.model import BadModel, Model, from_shape
@@ -29,12 +30,14 @@ HUGGING_FACE_FIELDS = {"num_hidden_layers", "num_attention_heads", "n_layer", "n
 """Fields that only a Hugging Face configuration has, whatever its family."""
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """Every catalogue name, in alphabetical order; no file is opened."""
     stems = (entry.removesuffix(".toml") for entry in os.listdir(DIRECTORY) if entry.endswith(".toml"))  # noqa: PTH208 - half the time of Path.iterdir
-    return sorted(stem for stem in stems if stem != ALIASES)
+    return tuple(sorted(stem for stem in stems if stem != ALIASES))
 
 
+@cache
 def aliases() -> dict[str, str]:
     """Other names, each with the catalogue name it means."""
     table = read(DIRECTORY / f"{ALIASES}.toml")
@@ -59,10 +62,15 @@ def model(name_or_path: str, seq_length: int | None = None) -> Model:
             return from_file(path, seq_length)
         if (known := entry_on_hub(name_or_path)) is None:
             raise BadFile(path, f"no such file, and no such model in the catalogue{_likes(name_or_path)}; {_ANY_OTHER}")
-        return from_file(DIRECTORY / f"{known}.toml")
+        return _shipped(known)
     name = entry_of(name_or_path)
     if name is None:
         raise UnknownName("model", name_or_path, [*names(), *aliases()])
+    return _shipped(name)
+
+
+@cache
+def _shipped(name: str) -> Model:
     return from_file(DIRECTORY / f"{name}.toml")
 
 

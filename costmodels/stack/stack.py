@@ -169,29 +169,38 @@ def _known(name: str) -> str:
 
 def releases(name: str) -> tuple[Release, ...]:
     """The releases of a stack of the catalogue, the oldest first."""
-    return _read(_HOME / f"{_known(name)}.toml")[1]
+    return _catalogued(_known(name))[1]
 
 
-@cache
 def _shipped(name: str) -> Stack:
-    return _from_file(_HOME / f"{name}.toml")
+    return _after(name, len(_catalogued(name)[1]))
 
 
 def _at_release(name: str, wanted: str) -> Stack:
     """A stack of the catalogue as it was at one of its releases, or in a month."""
-    path = _HOME / f"{name}.toml"
-    fields, known = _read(path)
+    known = _catalogued(name)[1]
     count = chosen(name, wanted, known)
     current = known[max(count - 1, 0)] if known else None
     if current is not None and current.stack is not None:
         return _shipped(_known(current.stack))
-    found = built(before_releases(fields, known[count:]), Stack.model_validate, path)
-    same = found == Stack.model_validate(fields)
-    return found if same else found.changed({"release": wanted.strip().lower()})
+    found = _after(name, count)
+    return found if found == _shipped(name) else found.changed({"release": wanted.strip().lower()})
+
+
+@cache
+def _after(name: str, count: int) -> Stack:
+    """A stack of the catalogue as it was after so many of its releases."""
+    fields, known = _catalogued(name)
+    return built(before_releases(fields, known[count:]), Stack.model_validate, _HOME / f"{name}.toml")
 
 
 def _from_file(path: Path) -> Stack:
     return built(_read(path)[0], Stack.model_validate, path)
+
+
+@cache
+def _catalogued(name: str) -> tuple[Document, tuple[Release, ...]]:
+    return _read(_HOME / f"{name}.toml")
 
 
 class _Releases(Record):

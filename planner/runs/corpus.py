@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from pydantic import BaseModel
+
+from costmodels.pricing import price_together
 from hardware.errors import MeshwrightError
-from planner.processes import map_in_processes
+from planner.processes import check_interrupt, map_in_processes
+from planner.request.fields import GIVEN_SPLIT
 from planner.request.progress import Progress, Tell
 from planner.runs.case import Case, case_of
 from planner.runs.files import read_runs
@@ -18,7 +26,7 @@ Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
 CHUNK: Final = 50
-"""Runs that a process takes at a time, which is some tenths of a second; neighbours share models and machines."""
+"""Runs that a process takes at a time, which is some tenths of a second."""
 FEWEST: Final = 500
 """Runs from which on further processes, which first have to start, end earlier than one."""
 
@@ -34,16 +42,17 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 def scored_cases(paths: Iterable[Path], wanted: Callable[[Run], object]) -> Iterator[tuple[Run, Case]]:
     """The scored runs of some files that are wanted and can be priced, each with its case."""
     for run in (run for path in paths for run in read_runs(path) if wanted(run)):
-        if (case := scored_case(run)) is not None:
+        if run.scored and not run.unpriced and isinstance(case := case_or_reason(run), Case):
             yield run, case
 
 
-def scored_case(run: Run) -> Case | None:
-    """The run as it is priced; None where it is not scored or cannot be."""
+def case_or_reason(run: Run, **parts: Any) -> Case | str:
+    """The run as it is priced, or why it cannot be; ``parts`` as ``case_of`` takes them."""
     try:
-        return case_of(run) if run.scored and not run.unpriced else None
-    except MeshwrightError:
-        return None
+        return case_of(run, **parts)
+    except (MeshwrightError, ValueError, ArithmeticError) as error:
+        check_interrupt(error)
+        return str(error)
 
 
 def counting(total: int, progress: Tell | None) -> Callable[[list[Any]], None] | None:
@@ -60,12 +69,55 @@ def counting(total: int, progress: Tell | None) -> Callable[[list[Any]], None] |
     return report
 
 
-def map_runs(
+def map_cases(
     runs: Sequence[Run],
-    function: Callable[[Run], Result],
+    function: Callable[[Run, Case | str], Result],
     *,
     workers: int = 1,
     report: Callable[[list[Result]], None] | None = None,
+    **parts: Any,
 ) -> list[Result]:
-    """What ``function`` gives for every run, as of `map_in_processes`."""
-    return map_in_processes(function, runs, workers=workers, chunk=CHUNK, fewest=FEWEST, report=report)
+    """What ``function`` makes of every run and its ``case_or_reason``, in order, as of `map_in_processes`.
+
+    Runs of one job go to one process, whatever lies between them: their prices have most in common.
+    """
+    order = list(chain(*grouped(range(len(runs)), lambda place: _job(runs[place])).values()))
+    chunks = [[runs[place] for place in order[first : first + CHUNK]] for first in range(0, len(order), CHUNK)]
+    several = len(runs) >= FEWEST
+    found = map_in_processes(
+        partial(_of_chunk, function, parts),
+        chunks,
+        workers=workers if several else 1,
+        report=None if report is None else lambda done: report(list(chain(*done))),
+    )
+    by_place = dict(zip(order, chain(*found), strict=True))
+    return [by_place[place] for place in range(len(runs))]
+
+
+def _job(run: Run) -> Hashable:
+    """What is asked of a run but for its strategy; of records, which equal tables share, the identity."""
+    if (asked := run.request) is None:
+        return None
+    names = asked.model_fields_set.difference(GIVEN_SPLIT, ("pins",))
+    said = ((name, getattr(asked, name)) for name in sorted(names))
+    return tuple((name, id(value) if isinstance(value, BaseModel) else repr(value)) for name, value in said)
+
+
+def _of_chunk(
+    function: Callable[[Run, Case | str], Result], parts: Mapping[str, Any], runs: Sequence[Run]
+) -> list[Result]:
+    """``map_cases`` of some runs, here."""
+    cases = _with_prices([case_or_reason(run, **parts) for run in runs])
+    return [function(run, case) for run, case in zip(runs, cases, strict=True)]
+
+
+def _with_prices(cases: Iterable[Case | str]) -> Iterator[Case | str]:
+    """The cases; neighbours of one scenario share it, and are priced together."""
+    for scenario, same in groupby(cases, key=lambda case: isinstance(case, Case) and case.scenario):
+        if not scenario:
+            yield from same
+            continue
+        alike = [replace(case, scenario=scenario) for case in same if isinstance(case, Case)]
+        with suppress(MeshwrightError, ValueError, ArithmeticError):  # the one that has it is priced once more
+            price_together([case.strategy for case in alike], scenario)
+        yield from alike

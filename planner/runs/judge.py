@@ -7,7 +7,6 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ from planner.answer.plan import Interval
 from planner.processes import check_interrupt
 from planner.request.files import profile_records
 from planner.request.progress import Progress, Tell
-from planner.runs.case import Case, case_of
-from planner.runs.corpus import grouped, map_runs
+from planner.runs.case import Case
+from planner.runs.corpus import case_or_reason, grouped, map_cases
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
 from planner.trust.interval import interval
@@ -114,7 +113,7 @@ def judge(
     named = list(read_named(paths))
     parts: Mapping[str, Any] = {} if profile is None else profile_records(profile)
     report = None if progress is None else _Counted(len(named), progress)
-    verdicts = map_runs([run for _, run in named], partial(judge_run, **parts), workers=workers, report=report)
+    verdicts = map_cases([run for _, run in named], judge_case, workers=workers, report=report, **parts)
     by_file = grouped(zip(named, verdicts, strict=True), lambda pair: pair[0][0])
     return {name: [verdict for _, found in pairs for verdict in found] for name, pairs in by_file.items()}
 
@@ -140,6 +139,11 @@ def judge_run(run: Run, **parts: Any) -> list[Verdict]:
         run: the run.
         parts: cluster and stack in place of its own, as ``case_of`` takes them.
     """
+    return judge_case(run, case_or_reason(run, **parts))
+
+
+def judge_case(run: Run, case: Case | str) -> list[Verdict]:
+    """The same of a run whose case, or why it has none, is known."""
     said, found, predicted = run.measured, None, dict[str, float | bool]()
     peak = said.peak_memory.bytes if said.peak_memory else None
     measured = {
@@ -147,15 +151,14 @@ def judge_run(run: Run, **parts: Any) -> list[Verdict]:
         for metric, value in zip(_PATHS, (said.iteration_seconds, peak, said.fits), strict=True)
         if value is not None
     }
-    reason = run.unpriced or ("" if measured else "nothing measured")
-    if not reason:
+    reason = run.unpriced or ("" if measured else "nothing measured") or (case if isinstance(case, str) else "")
+    if not reason and isinstance(case, Case):
         try:
-            found = case_of(run, **parts)
-            priced = found.price()
-            predicted = _predicted(run, found, priced)
+            priced = case.price()
+            predicted, found = _predicted(run, case, priced), case
         except (MeshwrightError, ValueError, ArithmeticError) as error:
             check_interrupt(error)
-            reason, found = str(error), None
+            reason = str(error)
     return [
         Verdict(
             id=_printable(run.id),

@@ -14,7 +14,7 @@ import numpy as np
 from costmodels.strategy import Floats
 from planner.request.progress import Tell
 from planner.runs.case import Case
-from planner.runs.corpus import counting, grouped, map_runs, scored_case
+from planner.runs.corpus import counting, grouped, map_cases
 from planner.runs.effects import LEGEND as EFFECTS
 from planner.runs.effects import Compared, Facts, effects, facts_of, lines
 from planner.runs.figures import Column, table
@@ -92,8 +92,9 @@ class Timed(NamedTuple):
 
 def timed(paths: Iterable[Path], *, workers: int = 1, progress: Tell | None = None) -> list[Timed]:
     """Every run that counts, with its price."""
-    runs = [run for path in paths for run in read_runs(path) if run.measured.iteration_seconds]
-    priced = map_runs(runs, _timed, workers=workers, report=counting(len(runs), progress))
+    every = [run for path in paths for run in read_runs(path) if run.measured.iteration_seconds]
+    runs = [run for run in every if run.scored and not run.unpriced]
+    priced = map_cases(runs, _timed, workers=workers, report=counting(len(runs), progress))
     return [one for one in priced if one is not None]
 
 
@@ -109,10 +110,9 @@ def sweeps(runs: Iterable[Timed], *, same_batch: bool = False) -> list[Sweep]:
     return [_judged(alike, noises) for alike in again if len(alike) >= SMALLEST]
 
 
-def _timed(run: Run) -> Timed | None:
-    """None where the run does not count."""
-    case = scored_case(run)
-    if case is None:
+def _timed(run: Run, case: Case | str) -> Timed | None:
+    """None where the run cannot be priced."""
+    if isinstance(case, str):
         return None
     tokens, measured = case.scenario.tokens, run.measured.iteration_seconds or math.nan
     return Timed(

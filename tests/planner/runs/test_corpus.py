@@ -2,39 +2,59 @@
 
 import json
 import os
+import tomllib
+from collections import Counter
 from itertools import islice
 
 import pytest
 
+from costmodels import pricing
 from hardware.errors import MeshwrightError
-from planner.runs.corpus import CHUNK, FEWEST, map_runs
-from planner.runs.judge import judge
+from planner.runs.corpus import CHUNK, FEWEST, map_cases
+from planner.runs.judge import judge, judge_case, judge_run
+from planner.runs.schema import run_of
+from tests.planner.shipped import shipped_runs
 
 
-def process_of(run):
-    return run["number"], os.getpid()
+def process_of(run, _case):
+    return run.id, os.getpid()
 
 
-def refuse(run):
-    raise MeshwrightError(f"run {run['number']} is refused")
+def refuse(run, _case):
+    raise MeshwrightError(f"run {run.id} is refused")
 
 
-ROWS = [{"number": number} for number in range(FEWEST + CHUNK // 2)]
+RUNS = [run_of({"schema": "run/1", "id": str(number), "unpriced": "a test"}) for number in range(FEWEST + CHUNK // 2)]
 
 
 def test_several_processes_tell_of_measured_in_order():
-    told = map_runs(ROWS, process_of, workers=2)
-    assert [number for number, _ in told] == list(range(len(ROWS)))
+    told = map_cases(RUNS, process_of, workers=2)
+    assert [name for name, _ in told] == [run.id for run in RUNS]
     assert os.getpid() not in {process for _, process in told}
 
 
 def test_few_runs_start_no_further_process():
-    assert {process for _, process in map_runs(ROWS[: FEWEST - 1], process_of, workers=2)} == {os.getpid()}
+    assert {process for _, process in map_cases(RUNS[: FEWEST - 1], process_of, workers=2)} == {os.getpid()}
 
 
 def test_what_goes_wrong_in_another_process_is_told_as_in_this_one():
     with pytest.raises(MeshwrightError, match="run 0 is refused"):
-        map_runs(ROWS, refuse, workers=2)
+        map_cases(RUNS, refuse, workers=2)
+
+
+def test_runs_of_one_job_are_priced_together_to_the_last_digit_and_files_read_once(monkeypatch):
+    runs = shipped_runs()[:300]
+    parsed, priced = Counter(), []
+    loads, seconds = tomllib.loads, pricing.row_seconds
+    monkeypatch.setattr(tomllib, "loads", lambda text: parsed.update([text]) or loads(text))
+    monkeypatch.setattr(
+        pricing, "row_seconds", lambda rows, scenario: priced.append(len(rows)) or seconds(rows, scenario)
+    )
+    together = map_cases(runs, judge_case)
+    assert parsed.total() <= 30  # an accelerator that others are like is read for each of them
+    assert sum(priced) <= len(runs)
+    assert len(priced) <= 0.6 * sum(priced)
+    assert together == [judge_run(run) for run in runs]
 
 
 def test_verdicts_are_the_same_however_many_processes_judge(tmp_path, monkeypatch):
