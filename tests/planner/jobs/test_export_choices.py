@@ -122,9 +122,18 @@ def base(name):
     return plan
 
 
+PLANNED = {}
+
+
 def planned(framework, changes, *, zero_stage=None):
-    """A plan for a framework, as it answers a request with these choices and this strategy."""
-    given = dict(changes)
+    """A plan for a framework, as it answers a request with these choices and this strategy; made once for all."""
+    key = (framework, repr(changes), zero_stage)
+    if key not in PLANNED:
+        PLANNED[key] = _planned(framework, dict(changes), zero_stage)
+    return PLANNED[key]
+
+
+def _planned(framework, given, zero_stage):
     plan = base(given.pop("model", DENSE))
     own = {name: given.pop(name) for name in list(given) if name in {*PlanRequest.model_fields} - {"pins"}}
     batch = own.get("global_batch_size", BATCH)
