@@ -177,15 +177,15 @@ def mutations(count):
         yield bytes(text[: rng.randrange(len(text))] if n % 7 == 0 else text)
 
 
-def test_a_thousand_malformed_bodies_do_no_harm(served):
+def test_hundreds_of_malformed_bodies_do_no_harm(served):
     sizes = []
-    for n, body in enumerate(mutations(1000)):
+    for n, body in enumerate(mutations(400)):
         kind = ("plan", "predict", "why-not", "allocate", "replan")[n % 5]
         found = served.raw(kind, body)
         assert found.status_code in (200, 422), (body, found.text)
         if found.status_code == 422:
             said(found)
-        if n % 100 == 99:
+        if n % 40 == 39:
             (worker,) = children(served.process.pid)
             sizes.append(resident(worker) + resident(served.process.pid))
     assert max(sizes) < 1.2 * sizes[0] + 50e6
@@ -325,7 +325,7 @@ import json, sys
 from planner.service import worker
 worker._warm()
 known = set(sys.modules)
-asked = {"model": "llama3-70b", "gpus": 128}
+asked = {"model": "llama3-70b", "gpus": 16}
 found = json.loads(worker.answer("plan", json.dumps(asked).encode(), 60.0)[1])
 for kind, body in (("drawn", {"plan": found}), ("export", {"plan": found}), ("why-not", asked | {"pins": {"tp": 8}})):
     assert worker.answer(kind, json.dumps(body).encode(), 60.0)[0] == 200
