@@ -23,6 +23,12 @@ def examined():
     return planner.examine_run(json.loads((EXAMPLES / "run.json").read_text()))
 
 
+def robust():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("planner.analyses.robust.STEPS", 0)  # every halving prices all corners anew
+        return planner.robust(ASKED.model_copy(update={"gpus": 4}), "10%")
+
+
 ASK = {
     "plan": lambda: planner.plan(ASKED),
     "infeasible": infeasible,
@@ -31,7 +37,7 @@ ASK = {
     "compare": lambda: planner.compare(planner.predict(ASKED), planner.plan(ASKED)),
     "size": lambda: planner.size(ASKED.model_copy(update={"tokens": 10**9}), days=1000.0),
     "what_if": lambda: planner.what_if(ASKED),
-    "robust": lambda: planner.robust(ASKED.model_copy(update={"gpus": 4}), "10%"),
+    "robust": robust,
     "replan": lambda: planner.replan(planner.plan(ASKED.model_copy(update={"reasons": False})), 8),
     "allocate": lambda: planner.allocate(planner.queue_of(QUEUE)),
     "plan_sparse": lambda: planner.plan_sparse(EXAMPLES / "ctr-dnn.toml", "fleet-cpu", min_throughput="1M"),
