@@ -142,7 +142,7 @@ def test_a_plan_with_its_reasons_takes_a_bounded_number_of_searches_cores_and_st
 def test_a_question_loads_neither_the_solver_nor_the_readers_of_files():
     code = (
         "import sys, planner.cli as c\n"
-        "try: c.main(['--model', '175b', '--gpus', '64', '--output', '/dev/null'])\n"
+        "try: c.main(['--model', '175b', '--gpus', '1024', '--output', '/dev/null'])\n"
         "except SystemExit: pass\n"
         "print(*sys.modules)"
     )
