@@ -14,6 +14,7 @@ import planner.api
 from planner.processes import check_interrupt, map_in_processes
 from planner.request.budget import Budget
 from tests.planner.cli.test_cli import ASK, run
+from tests.planner.elsewhere import deaf, squared
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,14 +52,6 @@ def test_an_interrupt_is_of_one_command(monkeypatch):
     check_interrupt()
     monkeypatch.undo()
     assert run(*ASK).exit_code == 0
-
-
-def squared(number):
-    if number < 0:
-        raise ValueError(f"{number} is negative")
-    if number > 99:
-        os._exit(3)
-    return number * number, os.getpid()
 
 
 def test_results_come_in_order_and_from_other_processes():
@@ -103,10 +96,6 @@ def test_a_signal_to_all_its_processes_ends_a_command_at_once(tmp_path, after):
     os.killpg(process.pid, signal.SIGTERM)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, "plan: interrupted\n")
-
-
-def deaf(_item):
-    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_interrupts_of_the_terminal_are_for_the_one_that_asks():
