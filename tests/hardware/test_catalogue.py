@@ -162,7 +162,7 @@ def test_names_that_begin_as_asked_are_the_first_that_were_meant():
     assert UnknownName("model", "llama4", ["llama-7b", "llama3-405b", "llama4-scout"]).near[0] == "llama4-scout"
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "kin"),
     [
         ("h200-sxm", "h100-sxm"),

@@ -30,6 +30,7 @@ from planner.search.best_first import search
 from planner.search.objective import Search, search_question
 from planner.space import mixed as space_of_groups
 from planner.space.mixed import build
+from tests.each import each
 from tests.scenarios import toy_device, toy_group, toy_model, toy_stack
 
 ASK = {"model": toy_model(num_layers=12), "stack": toy_stack(uneven_stages=True), "global_batch_size": 64}
@@ -289,7 +290,7 @@ def test_requests_that_cannot_be_are_refused_in_one_line(changes, said):
         plan(request(**changes))
 
 
-@pytest.mark.parametrize(
+@each(
     ("pins", "said"),
     [
         ({"pp": 3}, "pp 3 stages of equal width cannot be made of 8 \\+ 8 GPUs; 2 and 4 do"),

@@ -25,6 +25,7 @@ from planner.runs.calibrate.profile import profile
 from planner.runs.files import json_lines
 from planner.runs.judge import HOME
 from planner.runs.least_squares import Knob
+from tests.each import each
 from tests.planner.measured_run import case, run
 from tests.scenarios import HOMES
 
@@ -298,7 +299,7 @@ def test_a_profile_of_logs_alone_has_no_stack(tmp_path):
     assert (refused.exit_code, "this profile has no [stack] table" in refused.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         ((), "needs FILE"),

@@ -325,7 +325,7 @@ import json, sys
 from planner.service import worker
 worker._warm()
 known = set(sys.modules)
-asked = {"model": "llama3-70b", "gpus": 16}
+asked = {"model": "llama3-70b", "gpus": 128}
 found = json.loads(worker.answer("plan", json.dumps(asked).encode(), 60.0)[1])
 for kind, body in (("drawn", {"plan": found}), ("export", {"plan": found}), ("why-not", asked | {"pins": {"tp": 8}})):
     assert worker.answer(kind, json.dumps(body).encode(), 60.0)[0] == 200

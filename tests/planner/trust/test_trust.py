@@ -21,6 +21,7 @@ from planner.runs.least_squares import RATE, with_constants
 from planner.trust.interval import COVERAGE, above_measured, outside, trust
 from planner.trust.similarity import NAMES, SIZES, SWITCHES, distance, framework, traits
 from planner.trust.table import TABLE, measured, source
+from tests.each import each
 from tests.planner.measured_run import validate
 
 SMALL = ("korthikanti-2022", "fms-fsdp", "mlperf-train-3.0", "mlperf-train-4.1", "megatron-bridge-25.09", "alpa-v100")
@@ -133,7 +134,7 @@ def test_a_kind_of_layers_that_nobody_measured_is_outside_however_near_the_rest(
     assert said == "outside the validated region: hybrid layers against none in measured runs"
 
 
-@pytest.mark.parametrize(
+@each(
     ("cluster", "stack", "told"),
     [
         ("kuae-s4000", "megatron-core", "mtt-s4000 against gh200 at nearest"),
