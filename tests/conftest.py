@@ -10,9 +10,10 @@ SHARE = 0.2
 
 
 LONGEST = (
-    "test_plans_are_not_beaten", "test_calibration", "test_readme", "test_answers", "test_what_if", "test_search",
-    "test_mixed_plans", "test_embedding", "test_counted_work", "test_budget", "test_service", "test_cli_streams",
-    "test_same_prices", "test_allocation", "test_explain", "test_screens", "test_sparse_cli", "test_replan",
+    "test_calibration", "test_readme", "test_answers", "test_what_if", "test_search", "test_mixed_plans",
+    "test_embedding", "test_counted_work", "test_budget", "test_service", "test_cli_streams", "test_same_prices",
+    "test_allocation", "test_explain", "test_screens", "test_sparse_cli", "test_replan", "test_sweep_run",
+    "test_examples", "test_origins",
 )  # fmt: skip
 """Files that take longest and so come first: those after them are short enough to end together on all processes."""
 

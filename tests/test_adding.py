@@ -24,7 +24,7 @@ def copy(tmp_path_factory):
     """A checkout of which files can come and go while other tests read the real one."""
     folder = tmp_path_factory.mktemp("copy")
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, folder / package)
     return folder
 
 

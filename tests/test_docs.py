@@ -90,7 +90,7 @@ def test_every_name_of_the_nomenclature_exists_in_the_code():
         assert set(names) <= attributes(kind), (kind, set(names) - attributes(kind))
 
 
-@pytest.mark.parametrize("kind", RECORDS)
+@each("kind", RECORDS)
 def test_every_field_that_a_file_or_a_request_can_set_is_described(kind):
     said = {name for names in re.findall(r"`([\w.]+)`", TEXTS["NOMENCLATURE"]) for name in names.split(".")}
     in_the_table = {name for name, field in FIELDS.items() if field.help} if kind is PlanRequest else set()

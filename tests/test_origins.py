@@ -13,6 +13,7 @@ from costmodels.training.goodput import effective_share
 from planner import PlanRequest, plan, predict
 from planner.studies.study import points_of
 from planner.studies.study_file import read_study
+from tests.each import each
 
 PETAFLOPS_DAY = 8.64e19
 ORIGINS = Path(__file__).resolve().parents[1] / "examples" / "origins"
@@ -91,7 +92,7 @@ def test_localized_filtering_is_in_the_parameters(name, billions):
     assert parameters(model(name)) / 1e9 == pytest.approx(billions, rel=0.01)
 
 
-@pytest.mark.parametrize(("question", "published"), yuan2.TABLE_6.items())
+@each(("question", "published"), yuan2.TABLE_6.items())
 def test_table_6_is_reproduced(question, published):
     links, gpus = question
     found = tuple(yuan2.seconds(links * 1e9, gpus, method) for method in (1, 2))
@@ -227,7 +228,7 @@ def test_pipelines_and_sharded_gradients_do_not_combine(stage):
 TABLE_2 = [(system, gpus) for system in megascale.MFU for gpus in megascale.SIZES]
 
 
-@pytest.mark.parametrize(("system", "gpus"), TABLE_2)
+@each(("system", "gpus"), TABLE_2)
 def test_the_days_and_efficiencies_of_table_2_follow_from_its_iterations(system, gpus):
     side = megascale.run(system, gpus)
     tokens = megascale.SIZES[gpus] * 2048
@@ -236,7 +237,7 @@ def test_the_days_and_efficiencies_of_table_2_follow_from_its_iterations(system,
     assert 100 * mfu == pytest.approx(megascale.MFU[system][gpus], abs=0.5)
 
 
-@pytest.mark.parametrize(("system", "gpus"), TABLE_2)
+@each(("system", "gpus"), TABLE_2)
 def test_every_row_of_table_2_is_predicted_from_hardware_and_software(system, gpus):
     side = megascale.run(system, gpus)
     assert side.price().iteration == pytest.approx(side.measured, rel=0.075)
@@ -249,14 +250,14 @@ def test_megatron_lm_on_256_to_12288_gpus_is_predicted_within_two_per_cent_in_th
     assert max(errors) < 0.05
 
 
-@pytest.mark.parametrize("gpus", megascale.SIZES)
+@each("gpus", megascale.SIZES)
 def test_two_points_of_megatron_lm_give_the_other_rows(gpus):
     slope, once = megascale.line("megatron-lm")
     measured = megascale.run("megatron-lm", gpus).measured
     assert slope * megascale.MICRO_BATCHES[gpus] + once == pytest.approx(measured, rel=0.06)
 
 
-@pytest.mark.parametrize("gpus", megascale.SIZES)
+@each("gpus", megascale.SIZES)
 def test_two_points_of_megascale_give_small_rows_and_come_short_of_large_ones(gpus):
     slope, once = megascale.line("megascale")
     error = (slope * megascale.MICRO_BATCHES[gpus] + once) / megascale.run("megascale", gpus).measured - 1

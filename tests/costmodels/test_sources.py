@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 import costmodels
 from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.stack.stack import stack, stack_names
@@ -45,7 +43,7 @@ def test_every_cited_key_is_spelled_out(path):
         assert listed or re.search(rf"\[{key}\]:? +[A-Z]", spelled), f"[{key}] is nowhere spelled out"
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@each("name", FORMULAS)
 def test_a_module_of_formulas_cites_publications(name):
     text = "\n".join(docstrings(next(HOME.glob(f"**/{name}.py"))))
     assert keys(text) or re.search(r"arXiv|et al\.", text) or "linear in" in text or "pipeline" in text

@@ -133,7 +133,7 @@ def test_a_cold_look_up_parses_few_files_and_is_quick():
         "import hardware.catalogue as c, time; from hardware import files\n"
         "seen = []; read = files.read\n"
         "files.read = lambda path: (seen.append(path.name), read(path))[1]; c.files.read = files.read\n"
-        "start = time.perf_counter(); c.cluster('dgx-h100'); print(time.perf_counter() - start, len(seen))\n"
+        "start = time.process_time(); c.cluster('dgx-h100'); print(time.process_time() - start, len(seen))\n"
     )
     best = 1.0
     for _ in range(3):
@@ -162,7 +162,7 @@ def test_names_that_begin_as_asked_are_the_first_that_were_meant():
     assert UnknownName("model", "llama4", ["llama-7b", "llama3-405b", "llama4-scout"]).near[0] == "llama4-scout"
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "kin"),
     [
         ("h200-sxm", "h100-sxm"),

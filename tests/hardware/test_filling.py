@@ -2,11 +2,11 @@
 
 from itertools import product
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware.filling import filled, neighbours
+from tests.each import each
 
 GROUPS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), min_size=1, max_size=3)
 
@@ -26,7 +26,7 @@ def test_the_first_groups_give_the_most_that_lets_the_others_fill_whole_nodes(gr
     assert neighbours(groups, n) == tuple(total for total in near if total)
 
 
-@pytest.mark.parametrize(
+@each(
     ("n", "nodes"),
     [(7, (1, 0)), (10, (0, 2)), (12, (1, 1)), (15, (0, 3)), (19, (2, 1)), (22, (1, 3)), (29, (2, 3)), (8, None)],
 )

@@ -141,7 +141,7 @@ def test_errors_survive_the_copy_protocol_that_pickling_uses():
         assert str(again) == str(error)
 
 
-@pytest.mark.parametrize("name", ["tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "trainium1", "trainium2"])
+@each("name", ["tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "trainium1", "trainium2"])
 def test_heads_of_half_a_systolic_array_run_at_little_more_than_half_the_rate(name):
     for fit in catalogue.accelerator(name).kernels.attention.values():
         assert 0.5 <= fit.narrow <= 0.6
@@ -184,7 +184,7 @@ def test_a_package_is_two_of_its_dies(die, package):
         assert 2 * getattr(one, field) == pytest.approx(getattr(two, field), rel=1e-3), field
 
 
-@pytest.mark.parametrize("name", ["rtx3090", "rtx3090-ti", "rtx4090", "rtx5090", "rtx2080ti", "a10g"])
+@each("name", ["rtx3090", "rtx3090-ti", "rtx4090", "rtx5090", "rtx2080ti", "a10g"])
 def test_cards_whose_sums_in_fp32_are_halved_have_the_halved_peak(name):
     """At most 512 FLOP per multiprocessor and clock, of some 2 GHz; their kin have twice as much."""
     device = catalogue.accelerator(name)

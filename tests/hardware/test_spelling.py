@@ -64,7 +64,7 @@ def test_a_name_is_found_however_it_is_spelled(said, entry):
     assert catalogue.accelerator(said).name == entry
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "near"),
     [
         ("H20-141GB", "h20"),
@@ -82,13 +82,13 @@ def test_a_name_that_is_nearly_one_is_none_and_the_near_one_is_suggested(said, n
     assert near in error.value.near
 
 
-@pytest.mark.parametrize("said", ["", "  ", "gpu", "NVIDIA", "80GB", "Data Center GPU", "\x1b[31m", "h100" * 40])
+@each("said", ["", "  ", "gpu", "NVIDIA", "80GB", "Data Center GPU", "\x1b[31m", "h100" * 40])
 def test_words_that_name_nothing_find_nothing(said):
     with pytest.raises(UnknownName):
         canonical("accelerator", said)
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "entry"),
     [
         ("V9 PCIe 16GB", "v9-pcie-16gb"),
@@ -170,7 +170,7 @@ def test_no_cluster_stands_for_an_accelerator_that_none_is_called_by():
         canonical("cluster", "Quadro RTX 8000")
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "cluster"),
     [
         ("p5.48xlarge", "aws-p5"),

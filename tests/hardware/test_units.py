@@ -14,11 +14,12 @@ from hardware.units import (
     format_quantity,
     parse_quantity,
 )
+from tests.each import each
 
 DIMENSIONS = ("bytes", "bandwidth", "rate", "time", "power", "price", "count", "frequency", "money")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "dimension", "value"),
     [
         ("80 GB", "bytes", 80e9),
@@ -55,7 +56,7 @@ def test_quantities_are_read_as_people_write_them(text, dimension, value):
     assert parse_quantity(text, dimension) == pytest.approx(value, rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "dimension", "why"),
     [
         (3350, "bandwidth", "no unit"),
@@ -101,7 +102,7 @@ def test_the_printed_form_is_read_back_within_its_digits(value, dimension, digit
     assert again == pytest.approx(value, rel=10.0 ** (1 - digits))
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "dimension", "text"),
     [
         (3.35e12, "bandwidth", "3.35 TB/s"),

@@ -16,6 +16,7 @@ from planner.processes import _started, check_interrupt, forget_interrupts, map_
 from planner.request.budget import Budget
 from planner.studies.engines import _started as _worker_started
 from tests.planner.cli.test_cli import ASK, run
+from tests.planner.elsewhere import deaf, squared
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,15 +53,7 @@ def test_an_interrupt_is_of_one_command(monkeypatch):
     assert run(*ASK).exit_code == 130
     check_interrupt()
     monkeypatch.undo()
-    assert run(*ASK).exit_code == 0
-
-
-def squared(number):
-    if number < 0:
-        raise ValueError(f"{number} is negative")
-    if number > 99:
-        os._exit(3)
-    return number * number, os.getpid()
+    assert run(*ASK, "--no-reasons").exit_code == 0
 
 
 def test_results_come_in_order_and_from_other_processes():
@@ -105,10 +98,6 @@ def test_a_signal_to_all_its_processes_ends_a_command_at_once(tmp_path, after):
     os.killpg(process.pid, signal.SIGTERM)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, "plan: interrupted\n")
-
-
-def deaf(_item):
-    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_interrupts_of_the_terminal_are_for_the_one_that_asks():

@@ -7,12 +7,17 @@ import pytest
 
 from planner import PlanRequest, allocate, calibrate, plan, plan_sparse, replan, validate, why_not
 from planner.allocation.document import in_words
-from planner.allocation.queue import queue_in
+from planner.allocation.queue import queue_of
 from planner.request.changes import RequestChanges, RequestFields
 from planner.request.progress import Progress
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+QUEUE = {
+    "cluster": "dgx-h100",
+    "gpus": 32,
+    "jobs": [{"name": name, "model": "gpt3-1.3b", "tokens": "300B", "gpus": [8, 16, 24]} for name in "abc"],
+}
 ASKED = PlanRequest(model=toy_model(), cluster=toy_cluster(), stack=toy_stack(uneven_stages=True), gpus=16)
 
 
@@ -63,8 +68,9 @@ def test_every_question_that_searches_tells():
     assert told(replan, plan(ASKED.model_copy(update={"reasons": False})), 8)[1]
     from planner import robust, size, what_if
 
+    few = {"gpus": 4, "pins": {"pp": 1, "cp": 1, "recompute": "none", "zero_stage": 1}}
     assert {one.doing for one in told(what_if, ASKED)[1]} >= {"searching", "turning levers"}
-    assert told(robust, ASKED.model_copy(update={"gpus": 4}), "10%")[1][-1].total > 1
+    assert told(robust, ASKED.model_copy(update=few), "10%")[1][-1].total > 1
     sizes = told(size, ASKED.model_copy(update={"tokens": 10**9}), days=1000.0)[1]
     assert any(one.doing.endswith("GPUs") for one in sizes)
 
@@ -83,7 +89,7 @@ def test_a_search_of_machines_for_a_sparse_model_tells_its_best_in_words():
 
 @pytest.mark.parametrize("objective", ["weighted-finish", "fairness"])
 def test_a_division_of_a_cluster_tells_its_placements_then_its_best(objective):
-    answer, said = told(allocate, queue_in(EXAMPLES / "queue.toml", {"objective": objective}))
+    answer, said = told(allocate, queue_of(QUEUE | {"objective": objective}))
     assert [one.done for one in said if one.total == answer.searches] == [*range(1, answer.searches + 1)]
     dividing = [one for one in said if one.doing == "searching the best division among the jobs"]
     assert dividing[-1].so_far == f"best so far {in_words(objective, answer.value)}"

@@ -123,7 +123,7 @@ def test_processes_that_are_no_number_are_refused(workers):
     assert refusal(allocate, queue, workers=workers).startswith("workers: ")
 
 
-@pytest.mark.parametrize("layers", [3, "4,x", ["a"], [4.0, 4.0], [True, 7], []])
+@each("layers", [3, "4,x", ["a"], [4.0, 4.0], [True, 7], []])
 def test_layers_that_are_no_counts_are_refused(layers):
     asked = PlanRequest(model=toy_model(), cluster=toy_cluster(), stack=toy_stack(), gpus=8, pins={"pp": 2})
     assert refusal(predict, asked, layers).startswith("layers: expected counts such as [12, 12, 11, 13], got")
@@ -150,14 +150,14 @@ def test_what_is_wrong_with_a_question_is_one_line_of_plain_words(fields, said):
         PlanRequest("llama3-8b", 8)
 
 
-@pytest.mark.parametrize("name", [*NUMBERS, "expert_capacity", "expert_imbalance"])
+@each("name", [*NUMBERS, "expert_capacity", "expert_imbalance"])
 def test_true_is_no_number_of_a_request(name):
     with pytest.raises(BadRequest) as refused:
         PlanRequest(**{"model": "llama3-8b", "gpus": 8, name: True})
     assert "expected a number such as 64, got true" in str(refused.value)
 
 
-@pytest.mark.parametrize("seconds", [math.nan, math.inf, 0.0, -1.0, "0 s", "soon", "1e9 s"])
+@each("seconds", [math.nan, math.inf, 0.0, -1.0, "0 s", "soon", "1e9 s"])
 def test_a_time_limit_that_is_no_time_is_refused(seconds):
     with pytest.raises(BadRequest):
         PlanRequest(model="llama3-8b", gpus=8, time_limit=seconds)
@@ -206,7 +206,7 @@ def test_models_clusters_and_stacks_are_read_from_paths(tmp_path, monkeypatch):
 SPARSE = (EXAMPLES / "ctr-dnn.toml", "fleet-cpu")
 
 
-@pytest.mark.parametrize(
+@each(
     ("named", "said"),
     [
         ({"min_throughput": True}, "min_throughput: expected a number or text with a unit, got true"),
@@ -230,7 +230,7 @@ def test_a_sparse_question_is_written_as_on_the_command_line():
     assert refusal(plan_sparse, 3, "fleet-cpu", min_throughput=2e6) == "model: expected a name or a file, got 3"
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "value", "said"),
     [
         ("gpus", "64", "expected a whole number, got '64'"),
@@ -263,7 +263,7 @@ def test_layers_of_stages_are_written_as_a_list_or_as_on_the_command_line(given)
     assert PlanRequest(model="llama3-8b", gpus=8, layers_per_stage=given).layers_per_stage == (15, 17)
 
 
-@pytest.mark.parametrize("given", ["15,x", "", [15, True], [15, -2], 32, b"15,17"])
+@each("given", ["15,x", "", [15, True], [15, -2], 32, b"15,17"])
 def test_layers_of_stages_that_are_no_counts_are_refused(given):
     with pytest.raises(BadRequest, match="layers_per_stage"):
         PlanRequest(model="llama3-8b", gpus=8, layers_per_stage=given)
@@ -288,7 +288,7 @@ def test_every_question_is_listed_where_an_editor_looks():
 QUESTIONS = [name for name in planner.__all__ if name.islower()]
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@each("name", QUESTIONS)
 def test_a_question_says_what_it_takes(name):
     """An editor shows the names and types that people may write, not ``**kwargs: Any``."""
     function = getattr(planner, name)

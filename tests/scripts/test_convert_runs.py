@@ -13,6 +13,7 @@ from costmodels.model.model import BadModel
 from planner.runs.files import json_lines
 from planner.runs.judge import shipped
 from planner.runs.schema import run_of
+from tests.each import each
 
 WORDS = Path(__file__).parent / "runs_in_words.jsonl.gz"
 """One run of every fourth source, and two that cannot be priced."""
@@ -165,7 +166,7 @@ def test_words_on_a_memory_figure_say_what_it_is(tmp_path, words, kind, size):
     assert (peak["kind"], peak["bytes"]) == (kind, pytest.approx(10.0 * size))
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "rate"),
     [
         ("8x HDR 200 Gb/s", 25e9),

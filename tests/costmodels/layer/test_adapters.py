@@ -37,6 +37,7 @@ from costmodels.stack.precision import RECIPES
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
+from tests.each import each
 from tests.scenarios import toy_model, toy_scenario, toy_stack, with_experts, with_latent_attention
 
 ROW = strategies(dp=8, zero_stage=1, sharding_degree=8, micro_batch_size=2, num_microbatches=2)
@@ -50,7 +51,7 @@ def adapted(*modules, rank=16, of=WHOLE):
     return replace(of, stack=of.stack.changed({"switches.adapters": adapters}))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "read"),
     [
         ("16", Adapters(rank=16)),
@@ -71,7 +72,7 @@ def test_adapters_are_read_from_words_and_written_as_such(text, read):
     assert Adapters.read(text) == read == Adapters.read(str(read))
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "said"),
     [
         ("x", "expected a rank, such as 16 or 16:linear_qkv, got 'x'"),
@@ -294,7 +295,7 @@ def test_full_recomputation_repeats_the_adapters_too():
     assert frozen > whole
 
 
-@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.reduced])
+@each("name", [name for name, recipe in RECIPES.items() if recipe.reduced])
 def test_without_weight_gradients_no_format_is_quantised_along_columns(name):
     recipe = RECIPES[name]
     assert 0 < recipe.rows_traffic <= recipe.input_traffic

@@ -18,6 +18,7 @@ from costmodels.layer.launches import launch_floor
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
+from tests.each import each
 from tests.scenarios import toy_device, toy_group, toy_model, toy_scenario, toy_stack, with_latent_attention
 
 
@@ -184,7 +185,7 @@ def test_numbers_for_dropout_are_drawn_by_the_ranks_that_hold_the_pairs_and_on_n
     assert not dropout_seconds(rows, toy_scenario(stack=toy_stack(dropout=True)), DENSE).forward.any()
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "heads", "s", "forward", "backward"),
     [
         ("gb200", 64, 4096, 0.206e-3, 0.607e-3),

@@ -22,6 +22,7 @@ from costmodels.memory.rows import row_bytes
 from costmodels.names import CP_KINDS
 from costmodels.strategy import strategies
 from tests.drawn import drawn_scenarios
+from tests.each import each
 from tests.scenarios import (
     toy_device,
     toy_group,
@@ -93,7 +94,7 @@ def test_the_mixture_exchanges_heads_inside_a_node_and_passes_keys_between_nodes
     assert exchanged(BOTH, 8).forward == pytest.approx(inside + between)
 
 
-@pytest.mark.parametrize(
+@each(
     ("tp", "cp", "model", "near"),
     [
         (1, 8, {}, 4),

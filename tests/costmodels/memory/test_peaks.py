@@ -9,6 +9,7 @@ from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.names import Recompute
 from costmodels.strategy import strategies
+from tests.each import each
 from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_model, toy_scenario, toy_stack
 
 T, H, F, V = 1024, 1024, 4096, 8192
@@ -116,7 +117,7 @@ def test_recomputed_operators_keep_what_attention_returns_unless_the_list_lacks_
     assert not lost.keeps_attention
 
 
-@pytest.mark.parametrize(
+@each(
     ("kept", "width"),
     [
         ("gate", 2 * F),

@@ -6,6 +6,7 @@ from flop_definitions import flops_per_token, hardware_flops
 from costmodels.model import catalogue, flops
 from costmodels.model.layer_kinds import DENSE, EXPERTS
 from costmodels.model.model import from_shape
+from tests.each import each
 from tests.scenarios import dense_model
 
 TERA = 1e12
@@ -33,7 +34,7 @@ def test_hardware_flops_equal_the_closed_form_with_full_recomputation(name):
     assert count == pytest.approx(closed, rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "definition", "recompute", "count"),
     [
         ("yuan1-245b", "6N", "none", 1.4742e12),
@@ -110,7 +111,7 @@ def test_a_window_of_half_the_sequence_counts_like_the_causal_half():
     assert flops_per_token(full, seq_length=2048, definition="model-causal") == count
 
 
-@pytest.mark.parametrize(
+@each(
     ("window", "every", "causal", "tokens"),
     [
         (None, None, False, 6 * 1024),

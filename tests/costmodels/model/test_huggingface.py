@@ -211,7 +211,7 @@ def test_an_empty_configuration_names_the_first_missing_field(family):
         from_config({"model_type": family, "vocab_size": 512})
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "message"),
     [
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings: expected true or false, got 'yes'"),

@@ -7,6 +7,7 @@ from costmodels.model.huggingface import from_config
 from costmodels.model.model import BadModel
 from costmodels.model.parameters import parameters
 from tests.costmodels.configs import small
+from tests.each import each
 
 DENSE_FAMILIES = ["llama", "mistral", "qwen2", "qwen3", "gemma2", "phi3"]
 
@@ -75,7 +76,7 @@ V3 = DEEPSEEK | {"n_shared_experts": 1, "first_k_dense_replace": 2, "q_lora_rank
 STEERED = [(small(family, **V3), 270_544) for family in ("deepseek_v3", "kimi_k2")]
 
 
-@pytest.mark.parametrize(("config", "count"), [*INSTANTIATED, *STEERED], ids=lambda value: str(value)[:60])
+@each(("config", "count"), [*INSTANTIATED, *STEERED])
 def test_a_configuration_counts_as_its_instance_does(config, count):
     assert parameters(from_config(config)) == count
 
@@ -164,7 +165,7 @@ def test_a_published_configuration_is_the_catalogue_model():
     assert parameters(read) == parameters(known)
 
 
-@pytest.mark.parametrize(
+@each(
     ("config", "message"),
     [
         (small("mixtral"), "num_local_experts: missing"),

@@ -28,7 +28,7 @@ def test_a_configuration_counts_as_its_instance_does(config, count):
     assert parameters(from_config(config, seq_length=128)) == count
 
 
-@pytest.mark.parametrize("family", CASES)
+@each("family", CASES)
 def test_a_file_of_a_family_of_today_counts_exactly(family):
     config = json.loads((HERE / "cases" / f"hf_{family}.json").read_text())
     assert parameters(from_config(config)) == CASES[family]
@@ -172,7 +172,7 @@ SIZES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("family", "kind", "width", "count", "patches"), BY_DEFAULT)
+@each(("family", "kind", "width", "count", "patches"), BY_DEFAULT)
 def test_sizes_of_a_tower_that_a_file_leaves_out_are_those_of_its_class(family, kind, width, count, patches):
     named = {"model_type": kind} if kind else {}
     found = tower_of({"model_type": family, "vision_config": SIZES.get(family, {}) | named, "hidden_size": width})

@@ -18,6 +18,7 @@ from costmodels.pricing import stage_seconds
 from costmodels.strategy import strategies
 from tests.costmodels.priced import check_peaks, check_prices, quotes_that_add_up
 from tests.drawn import drawn_depths, drawn_scenarios
+from tests.each import each
 from tests.scenarios import random_rows, toy_hybrid, toy_model, toy_scenario
 
 LOCAL = Kind("local", "dense")
@@ -113,7 +114,7 @@ def test_no_split_has_a_slowest_stage_below_the_lightest_run(kinds, pp, seed):
     assert least <= (held @ each).max() * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("name", SCHEDULE_NAMES)
+@each("name", SCHEDULE_NAMES)
 def test_later_stages_never_hold_more_micro_batches(name):
     """Which the choice of stages to look at rests on."""
     pp, vpp = 8, 2 if name in ("interleaved-1f1b", "zb-v", "v-half", "v-min") else 1

@@ -20,6 +20,7 @@ from costmodels.model.model import BadModel, from_shape
 from costmodels.model.parameters import parameters
 from costmodels.strategy import strategies
 from hardware.kernels import ScanFit
+from tests.each import each
 from tests.scenarios import toy_device, toy_group, toy_hybrid, toy_scenario, toy_stack
 
 MIXER = LETTERS["M"]
@@ -163,7 +164,7 @@ def test_a_prediction_layer_of_shared_weights_computes_twice_and_is_held_once():
     assert ahead[0].mtp_states < ahead[2].mtp_states < ahead[1].mtp_states
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "message"),
     [
         ({"num_layers": 7}, "layer_pattern has 8 letters, but there are 7 layers"),

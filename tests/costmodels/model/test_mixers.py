@@ -12,6 +12,7 @@ from costmodels.model.mixers import MIXERS, mixer_of, mixer_parameters
 from costmodels.model.model import BadModel, from_shape
 from costmodels.model.parameters import kind_parameters, parameters
 from costmodels.strategy import strategies
+from tests.each import each
 from tests.scenarios import toy_scenario
 
 WIDTH, FFN, VOCABULARY, TOKENS = 512, 1024, 8192, 1024
@@ -69,7 +70,7 @@ def test_decays_of_every_channel_out_of_a_latent_vector_add_two_matrices():
     assert mixer_parameters(fine)[1] == 2 * WIDTH * 64  # the narrow sides are whole on every rank
 
 
-@pytest.mark.parametrize("letter", PARTS)
+@each("letter", PARTS)
 def test_forward_flops_are_those_of_the_projections_and_of_the_mixer(letter):
     both, attention = mixed(letter + "*"), mixed("**")
     mixer = mixer_of(both, PARTS[letter][0])
@@ -78,7 +79,7 @@ def test_forward_flops_are_those_of_the_projections_and_of_the_mixer(letter):
     assert difference == pytest.approx(2 * mixer.matmul_weights + mixer.flops - layer)
 
 
-@pytest.mark.parametrize("letter", PARTS)
+@each("letter", PARTS)
 def test_tensor_ranks_share_a_mixer_s_kernels_and_what_it_keeps(letter):
     name, priced = PARTS[letter][0], scenario(letter)
     rows = strategies(tp=[1, 4], sequence_parallel=[0, 1])
@@ -91,7 +92,7 @@ def test_tensor_ranks_share_a_mixer_s_kernels_and_what_it_keeps(letter):
     assert products.forward[0] > products.forward[1]
 
 
-@pytest.mark.parametrize("letter", PARTS)
+@each("letter", PARTS)
 def test_context_ranks_exchange_heads_of_a_mixer(letter):
     rows = strategies(cp=[1, 2])
     alone, shared = exchange_of_heads(rows, scenario(letter), PARTS[letter][0]).forward
@@ -162,7 +163,7 @@ def test_experts_that_return_the_token_compute_nothing():
     assert forward_flops(plain, seq_length=TOKENS) - forward_flops(lazy, seq_length=TOKENS) == saved
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "message"),
     [
         ({"mixer_pattern": "D*"}, "delta: missing for layers 'D' of mixer_pattern"),

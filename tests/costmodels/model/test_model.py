@@ -43,7 +43,7 @@ def test_what_is_said_wins_over_what_is_usual():
     assert not model.tied_embeddings
 
 
-@pytest.mark.parametrize("written", ["2T", "2 T", "2000B", "2000000000000", 2e12, 2_000_000_000_000])
+@each("written", ["2T", "2 T", "2000B", "2000000000000", 2e12, 2_000_000_000_000])
 def test_tokens_are_read_as_on_the_command_line(written):
     assert from_shape(SHAPE | {"tokens": written}).tokens == 2_000_000_000_000
 
@@ -99,7 +99,7 @@ def test_the_dense_width_of_a_model_without_dense_layers_is_an_experts():
     assert from_shape(SHAPE | EXPERTS | {"moe_every": 2}).ffn_hidden_size == 256
 
 
-@pytest.mark.parametrize(
+@each(
     ("dense_layers", "every", "layers"),
     [(0, 1, [0, 1, 2, 3]), (3, 1, [3]), (0, 2, [1, 3]), (1, 2, [1, 3]), (2, 2, [3]), (0, 3, [2]), (0, 4, [3])],
 )

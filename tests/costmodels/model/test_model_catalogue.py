@@ -38,7 +38,7 @@ def test_every_alias_means_one_entry_and_hides_none():
     assert not names & set(catalogue.aliases())
 
 
-@pytest.mark.parametrize(
+@each(
     ("alias", "name"),
     [
         ("175b", "gpt3-175b"), ("22b", "megatron-22b"), ("530b", "megatron-529.6b"), ("1t", "megatron-1008b"),
@@ -60,7 +60,7 @@ def test_an_ambiguous_size_is_unknown_and_suggests():
         catalogue.model("aliases")
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "entry"),
     [
         ("70b", "llama3-70b"),

@@ -1,12 +1,11 @@
 """Parameter counts part by part, by hand and by the formulas of the papers."""
 
-import pytest
-
 from costmodels.layout.parameters_per_rank import padded_vocabulary_rows
 from costmodels.model import catalogue, parameters
 from costmodels.model.layer_kinds import DENSE, EXPERTS
 from costmodels.model.model import from_shape
 from costmodels.strategy import strategies
+from tests.each import each
 from tests.scenarios import dense_model, toy_scenario
 
 
@@ -130,7 +129,7 @@ def test_an_untied_head_with_bias_is_counted_apart():
     assert parameters.head_parameters(gptj) == 50400 * 4096 + 50400
 
 
-@pytest.mark.parametrize(
+@each(
     ("vocab_size", "tp", "rows"),
     [(50257, 1, 50304), (50257, 2, 50432), (50257, 8, 51200), (32000, 8, 32768), (51200, 8, 51200), (1, 1, 128)],
 )

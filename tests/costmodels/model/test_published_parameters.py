@@ -190,7 +190,7 @@ def test_count_equals_the_instantiated_model_and_its_router_biases(name, counts)
     assert parameters.parameters(catalogue.model(name)) == sum(counts)
 
 
-@pytest.mark.parametrize(("name", "published"), ACTIVE.items())
+@each(("name", "published"), ACTIVE.items())
 def test_active_parameters_round_to_the_published_ones(name, published):
     billions, half_a_digit = published
     active = parameters.active_parameters(catalogue.model(name))
@@ -230,7 +230,7 @@ def test_nemotron_3_ultra_without_its_prediction_layers_rounds_to_550_and_55_bil
     assert (parameters.active_parameters(model) - looked_up) / 1e9 == pytest.approx(55, abs=0.5)
 
 
-@pytest.mark.parametrize(("name", "published"), ROUNDED.items())
+@each(("name", "published"), ROUNDED.items())
 def test_count_rounds_to_the_published_one(name, published):
     count, half_a_digit = published
     assert parameters.parameters(catalogue.model(name)) == pytest.approx(count, abs=half_a_digit, rel=0)

@@ -8,6 +8,7 @@ from costmodels.pipeline.schedules import SCHEDULES
 from costmodels.step.traffic import stage_send_seconds, waited_sends
 from costmodels.strategy import strategies
 from planner.verify.simulate import simulate
+from tests.each import each
 from tests.scenarios import toy_scenario, toy_stack
 
 BESIDE = {"zb-1p": 0.0, "zb-2p": 0.0, "zb-v": 0.0, "v-half": 0.03, "v-min": 0.08, "interleaved-zb": 0.0}
@@ -54,7 +55,7 @@ def test_unequal_passes_have_slack_to_wait_for_less_in(name):
         assert 0.0 <= late[1] - late[0] <= 1.1 * counted
 
 
-@pytest.mark.parametrize("name", sorted(set(SCHEDULES) - set(BESIDE) - {"none"}))
+@each("name", sorted(set(SCHEDULES) - set(BESIDE) - {"none"}))
 def test_other_schedules_are_priced_for_sends_that_stop_both_stages(name):
     v = chunks(name)
     assert SCHEDULES[name].waits(8, 32, v) == 32

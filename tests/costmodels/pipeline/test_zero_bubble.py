@@ -51,7 +51,7 @@ def test_no_stage_holds_more_than_the_closed_form_and_the_fullest_holds_it(name,
     assert np.all((held - slack <= run.peak_in_flight) & (run.peak_in_flight <= held))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_iterations_follow_each_other_after_one_period(name):
     p, m, v = 6, 18, chunks(name)
     schedule = SCHEDULES[name]
@@ -149,7 +149,7 @@ def test_orders_are_the_same_whenever_they_are_made():
         assert SCHEDULES[name].passes(p=4, m=8, v=v)[0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "p", "m", "v", "needs"),
     [
         ("zb-1p", 4, 3, 1, "at least p micro-batches"),

@@ -25,6 +25,7 @@ from costmodels.primitives.overlap import exposed
 from costmodels.strategy import strategies
 from costmodels.training import training
 from costmodels.training.goodput import best_interval, effective_share, expected_wall
+from tests.each import each
 
 UNITS = pint.UnitRegistry(None)
 for name in ("byte", "second", "dollar", "joule"):
@@ -128,7 +129,7 @@ BYTE_FORMULAS = {
 """Formulas of ``primitives.sizes`` that return bytes, with arguments that carry units."""
 
 
-@pytest.mark.parametrize("name", BYTE_FORMULAS)
+@each("name", BYTE_FORMULAS)
 def test_sizes_are_bytes(name):
     carries(getattr(sizes, name)(**BYTE_FORMULAS[name]), BYTES)
 
@@ -153,7 +154,7 @@ OVERLAPS = {
 }
 
 
-@pytest.mark.parametrize("name", OVERLAPS)
+@each("name", OVERLAPS)
 def test_what_overlap_leaves_is_seconds(name):
     quantities = OVERLAPS[name]
     if name in {"slowdown", "ring_attention_exposed"}:
@@ -188,7 +189,7 @@ BUBBLES = [
 ]
 
 
-@pytest.mark.parametrize("idle", BUBBLES)
+@each("idle", BUBBLES)
 def test_bubbles_are_as_many_seconds_as_passes(idle):
     """They turn to arrays, which strips units: thrice the seconds of all passes are thrice those that idle."""
     once = idle(8, 32, 2, 1.0, 1.3, 0.9)

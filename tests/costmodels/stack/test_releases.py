@@ -15,7 +15,7 @@ ASK = {"model": "llama3-8b", "gpus": 8, "cluster": "dgx-h100"}
 RELEASED = [(name, one.name) for name in stack_names() for one in releases(name)]
 
 
-@pytest.mark.parametrize("name", stack_names())
+@each("name", stack_names())
 def test_releases_are_in_order_go_by_names_of_their_own_and_the_newest_is_today_s(name):
     known = releases(name)
     assert [one.since for one in known] == sorted(one.since for one in known)

@@ -9,11 +9,12 @@ from costmodels.stack.fields import ATTENTION_KERNELS
 from costmodels.stack.renamed import RENAMED
 from costmodels.stack.stack import PATHS, Stack, stack, stack_names
 from hardware.errors import BadFile, UnknownName
+from tests.each import each
 
 MINE = {"name": "mine", "title": "Mine", "source": "measured"}
 
 
-@pytest.mark.parametrize("name", stack_names())
+@each("name", stack_names())
 def test_every_stack_loads_under_its_own_name_and_knows_what_it_names(name):
     loaded = stack(name)
     assert loaded.name == name
@@ -26,7 +27,7 @@ def test_every_stack_loads_under_its_own_name_and_knows_what_it_names(name):
     assert set(loaded.supports.zero_stages) <= {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("name", stack_names())
+@each("name", stack_names())
 def test_a_stack_that_pipelines_can_run_more_than_one_stage_without_holding_everything(name):
     schedules = set(stack(name).supports.schedules) - {"none"}
     assert not schedules or "1f1b" in schedules
@@ -110,7 +111,7 @@ def test_a_stack_file_with_a_word_that_means_nothing_is_refused_by_its_field(tmp
     assert f"{field}: " in str(caught.value)
 
 
-@pytest.mark.parametrize("name", stack_names())
+@each("name", stack_names())
 def test_a_stack_written_in_short_reads_as_the_same_stack(name):
     written = json.loads(json.dumps(stack(name).model_dump(mode="json", exclude_defaults=True)))
     assert Stack.model_validate(written) == stack(name)

@@ -27,7 +27,7 @@ def test_no_name_means_two_things():
     assert not set(SWITCHES) & set(GROUPS)
 
 
-@pytest.mark.parametrize(("switch", "value"), [(name, value) for name in COMBINED for value in COMBINED[name].fields])
+@each(("switch", "value"), [(name, value) for name in COMBINED for value in COMBINED[name].fields])
 def test_a_switch_that_sets_several_fields_reads_back_as_it_was_set(switch, value):
     for name in stack_names():
         changed = changed_stack(stack(name), {f"stack.{switch}": value})

@@ -25,6 +25,7 @@ from costmodels.step.traffic import (
     unhidden_share,
 )
 from costmodels.strategy import strategies
+from tests.each import each
 from tests.scenarios import toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
 
 MESSAGE = 2 * 1024 * 1024
@@ -61,7 +62,7 @@ def test_every_chunk_sends_and_tensor_ranks_share_the_message():
     assert stage_send_seconds(split, alone)[0] == pytest.approx(whole)
 
 
-@pytest.mark.parametrize(
+@each(
     ("schedule", "vpp", "share"),
     [("1f1b", 1, 1 / 2), ("interleaved-1f1b", 2, 3 / 4), ("breadth-first", 4, 7 / 8), ("zb-v", 2, 1 / 2),
      ("dualpipe", 1, 1 / 2), ("dualpipe-v", 2, 1 / 2)],

@@ -37,6 +37,7 @@ from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
 from tests.drawn import drawn_expert_models, drawn_scenarios
+from tests.each import each
 from tests.scenarios import random_rows, toy_model, toy_scenario, toy_stack, with_experts, with_latent_attention
 
 ROW = strategies(dp=8, zero_stage=1, sharding_degree=8, num_microbatches=2)
@@ -75,7 +76,7 @@ def test_parameters_on_the_host_come_in_once_an_iteration_breadth_first():
     assert seconds("interleaved-1f1b", 40) > seconds("interleaved-1f1b", 4) > seconds("breadth-first", 4)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "kept"),
     [
         ("adam", 12.0),
@@ -118,7 +119,7 @@ def test_a_step_of_16_bits_alone_moves_half_of_what_it_does_in_fp32(traffic, mov
     assert step_traffic_bytes(toy_stack(optimizer="adam-bf16", **wide)) == traffic - 8.0
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@each("name", OPTIMIZERS)
 def test_fewer_bytes_of_states_are_never_slower_but_for_more_passes(name):
     now = optimizer_seconds(ROW, toy_scenario(stack=toy_stack(optimizer=name)))
     adam = optimizer_seconds(ROW, toy_scenario())
@@ -126,7 +127,7 @@ def test_fewer_bytes_of_states_are_never_slower_but_for_more_passes(name):
     assert (now > adam).all() if name in slower else (now <= adam).all()
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "name"),
     [
         ("adamw_torch_fused", "adam"),

@@ -28,9 +28,9 @@ ASK = PlanRequest(model="22b", gpus=64, global_batch_size=128, ties="fastest")
 
 @pytest.fixture(autouse=True, scope="module")
 def _a_coarse_radius():
-    """Every halving of the radius plans all corners anew."""
+    """Every halving of the radius prices all corners anew."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("planner.analyses.robust.STEPS", 2)
+        patch.setattr("planner.analyses.robust.STEPS", 1)
         yield
 
 

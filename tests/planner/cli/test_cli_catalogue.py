@@ -6,13 +6,14 @@ from click.testing import CliRunner
 
 from planner.cli import main
 from planner.render import catalogue as view
+from tests.each import each
 
 
 def run(*args):
     return CliRunner().invoke(main, list(args))
 
 
-@pytest.mark.parametrize("kind", view.KINDS)
+@each("kind", view.KINDS)
 def test_every_kind_is_listed_whole(kind):
     done = run("list", kind, "--format", "json")
     assert done.exit_code == 0, done.stderr
@@ -124,7 +125,7 @@ def test_shown_lines_fit_the_screen():
     assert "NVIDIA H100 SXM5 80 GB" in done.stdout
 
 
-@pytest.mark.parametrize("document", ["request", "plan", "size", "what-if", "robust", "why-not", "comparison"])
+@each("document", ["request", "plan", "size", "what-if", "robust", "why-not", "comparison"])
 def test_schemas_are_json_schemas(document):
     described = json.loads(run("schema", document).stdout)
     assert described["type"] == "object"

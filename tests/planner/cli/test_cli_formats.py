@@ -22,6 +22,7 @@ from planner.jobs.megatron.write import strategy_values
 from planner.jobs.preview import block
 from planner.render.terminal.formats import written
 from planner.render.terminal.terminal import render
+from tests.each import each
 from tests.planner.fake_plan import fake_plan, infeasible_plan, request, strategy
 
 MIXTURE = model("mixtral-8x7b").model_dump(exclude_defaults=True)
@@ -85,7 +86,7 @@ def test_args_of_the_usual_plan():
     assert arguments() == (expected, ())
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "holds", "lacks"),
     [
         ({"vpp": 1}, "--pipeline-model-parallel-size 8", "virtual"),
@@ -113,7 +114,7 @@ def test_args_follow_the_strategy(changes, holds, lacks):
     assert lacks not in text
 
 
-@pytest.mark.parametrize(
+@each(
     ("precision", "flags"),
     [
         ("fp32", []),
@@ -210,7 +211,7 @@ def test_args_name_the_variable_that_megatron_insists_on(changes, said):
     assert bool(remarks) == bool(said)
 
 
-@pytest.mark.parametrize("stack", ["deepspeed", "fsdp", "maxtext", "paddle", "internevo", "generic", "my-own"])
+@each("stack", ["deepspeed", "fsdp", "maxtext", "paddle", "internevo", "generic", "my-own"])
 def test_args_for_another_framework_say_that_they_are_megatrons(stack):
     text, remarks = written(fake_plan(request=request() | {"stack": stack}), "args")
     assert text.startswith("--tensor-model-parallel-size 8")
@@ -303,7 +304,7 @@ def layers_of(layout):
     return [sum(int(n or 1) for n in re.findall(r"t(?:\*(\d+))?", part)) for part in flat.split("|")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("layers", "vpp", "chunks"),
     [
         ((23, 25, 25, 23), 1, [23, 25, 25, 23]),

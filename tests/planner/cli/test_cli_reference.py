@@ -12,6 +12,7 @@ from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 from planner.cli import main
+from tests.each import each
 
 ROOT = Path(__file__).parents[3]
 SHELLS = [name for name in ("bash", "zsh", "fish") if shutil.which(name)]
@@ -25,7 +26,7 @@ def test_the_reference_is_what_the_parser_says():
     assert all(f"## plan {name}\n" in script.page() for name in main.commands)
 
 
-@pytest.mark.parametrize("name", main.commands)
+@each("name", main.commands)
 def test_help_fits_a_terminal_of_eighty_columns(name):
     done = CliRunner().invoke(main, [name, "--help"], env={"COLUMNS": "80"})
     assert done.exit_code == 0

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from planner.cli import main
+from tests.each import each
 
 LAUNCH = "#!/bin/bash\ntorchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 2 \\\n"
 LAUNCH += (
@@ -234,7 +235,7 @@ def test_the_model_of_a_script_and_of_a_config_may_be_the_same_one(files):
     assert "model is" in done.stderr
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "said"),
     [
         (("read",), "read needs a FILE"),

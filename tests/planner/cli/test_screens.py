@@ -24,7 +24,7 @@ def widest(text):
 
 @pytest.fixture(autouse=True)
 def _a_coarse_radius(monkeypatch):
-    monkeypatch.setattr("planner.analyses.robust.STEPS", 1)  # every halving plans all corners anew
+    monkeypatch.setattr("planner.analyses.robust.STEPS", 0)  # every halving prices all corners anew
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from costmodels.sparse.model import sparse_model
 from planner import BadRequest, SparsePlan, plan_sparse
 from planner.cli import main
+from tests.each import each
 
 ROOT = Path(__file__).parents[3]
 CTR = ("--model", str(ROOT / "examples/ctr-dnn.toml"))
@@ -93,7 +94,7 @@ def test_a_refusal_is_a_sentence_with_what_works():
     assert "M examples/s, not 50M examples/s. What works: --min-throughput " in said
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "said"),
     [
         ((), "--model is missing, as in `plan sparse --model"),

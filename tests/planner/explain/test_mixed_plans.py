@@ -30,6 +30,7 @@ from planner.search.best_first import search
 from planner.search.objective import Search, search_question
 from planner.space import mixed as space_of_groups
 from planner.space.mixed import build
+from tests.each import each
 from tests.scenarios import toy_device, toy_group, toy_model, toy_stack
 
 ASK = {"model": toy_model(num_layers=12), "stack": toy_stack(uneven_stages=True), "global_batch_size": 64}
@@ -75,8 +76,14 @@ def test_every_gpu_of_every_group_is_used_and_the_faster_group_holds_more_layers
     assert 0 < found.prediction.mfu < 1
 
 
-def test_a_plan_over_groups_reads_back_and_can_be_asked_again():
-    found = plan(request())
+@pytest.fixture(scope="module")
+def whole():
+    """The plan with all its reasons."""
+    return plan(request())
+
+
+def test_a_plan_over_groups_reads_back_and_can_be_asked_again(whole):
+    found = whole
     assert Plan.model_validate_json(found.to_json()) == found
     stage = json.loads(found.to_json())["strategy"]["stages"][0]
     assert {"layers", "recompute_layers", "group"} <= set(stage)
@@ -195,8 +202,8 @@ def test_why_not_compares_with_the_best_over_all_groups():
     assert refused.nearest.subject == "without the pinned rank_order"
 
 
-def test_other_orders_and_one_group_alone_are_compared():
-    found = plan(request())
+def test_other_orders_and_one_group_alone_are_compared(whole):
+    found = whole
     lines = {line.subject: line for line in found.why_not}
     assert {"8 old alone", "8 new alone"} <= set(lines)
     assert any("before" in subject for subject in lines)
@@ -264,7 +271,7 @@ def test_a_lattice_that_is_not_laid_out_in_time_proves_nothing():
 def test_what_a_search_finds_does_not_depend_on_how_many_cores_are_bounded_at_a_time(monkeypatch):
     mixed = resolve(request()).mixed
     whole = search(build(mixed, {}), mixed, budget=Budget())
-    monkeypatch.setattr("planner.search.best_first.BOUNDED", 7)
+    monkeypatch.setattr("planner.search.best_first.BOUNDED", 67)
     parts = search(build(mixed, {}), mixed, budget=Budget())
     assert (parts.best.iteration, parts.proved) == (whole.best.iteration, True)
 
@@ -283,7 +290,7 @@ def test_requests_that_cannot_be_are_refused_in_one_line(changes, said):
         plan(request(**changes))
 
 
-@pytest.mark.parametrize(
+@each(
     ("pins", "said"),
     [
         ({"pp": 3}, "pp 3 stages of equal width cannot be made of 8 \\+ 8 GPUs; 2 and 4 do"),
@@ -300,7 +307,7 @@ def test_a_predicted_strategy_that_cannot_be_is_refused_in_one_line(pins, said):
 
 
 def test_what_no_group_can_hold_is_infeasible_with_reasons_and_the_nearest_that_works():
-    nothing = plan(request(model=toy_model(num_layers=96, hidden_size=16384, num_heads=64)))
+    nothing = plan(request(model=toy_model(num_layers=24, hidden_size=32768, num_heads=64)))
     assert nothing.status == "infeasible"
     assert nothing.rejected[0].rule == "memory"
     pinned = plan(request(pins={"rank_order": "tp-cp-ep-pp-dp"}))

@@ -33,9 +33,9 @@ def test_what_another_framework_would_start_has_its_price():
 
 
 def test_a_plan_that_starts_or_was_asked_for_a_framework_says_nothing():
-    assert not remarks(model="llama3-8b", gpus=64)
+    assert not remarks(model="llama3-8b", gpus=64, reasons=False)
     assert not remarks(model="llama3-8b", gpus=64, framework="torchtitan")
-    assert not remarks(model="llama3-8b", gpus=64, stack="generic")
+    assert not remarks(model="llama3-8b", gpus=64, stack="generic", reasons=False)
 
 
 def test_sizes_points_of_sweeps_what_ifs_and_robust_choices_say_so_as_a_plan_does():

@@ -63,7 +63,8 @@ def test_several_node_groups_name_them_too():
 
 def test_a_share_of_what_is_not_offloaded_is_said_to_change_nothing():
     def told(**pins):
-        answer = ask(stack="megatron-core", model="llama3-8b", cluster="dgx-h100", offload_fraction=0.5, pins=pins)
+        asked = {"stack": "megatron-core", "model": "llama3-8b", "cluster": "dgx-h100", "reasons": False}
+        answer = ask(**asked, offload_fraction=0.5, pins=pins)
         return any("offload fraction 0.5 has no effect" in line for line in answer.defaults)
 
     assert told()
@@ -76,10 +77,10 @@ def test_gpus_that_save_next_to_no_time_are_named_with_what_fewer_take():
     fewer = next(line for line in many.what_helps if line.subject.endswith("GPUs"))
     number = int(fewer.subject.split()[0])
     assert number < 64
-    again = ask(gpus=number, global_batch_size=2)
+    again = ask(gpus=number, global_batch_size=2, reasons=False)
     assert again.prediction.iteration_seconds == pytest.approx(fewer.iteration_seconds)
     assert fewer.iteration_seconds <= 1.1 * many.prediction.iteration_seconds
-    half = ask(gpus=number // 2, global_batch_size=2)
+    half = ask(gpus=number // 2, global_batch_size=2, reasons=False)
     assert half.status == "infeasible" or half.prediction.iteration_seconds > 1.1 * many.prediction.iteration_seconds
 
 

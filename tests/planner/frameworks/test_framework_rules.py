@@ -1,7 +1,6 @@
 """Every rule of every framework with a strategy that it accepts and one that it refuses."""
 
 import numpy as np
-import pytest
 
 from costmodels.layer.recompute_modules import module_mask
 from costmodels.names import CP_KINDS, OFFLOADS, RANK_ORDERS, SCHEDULE_NAMES, Recompute
@@ -263,7 +262,7 @@ def test_a_refusal_says_what_the_framework_lacks_and_who_says_so(name, rule):
     assert "." in rule.source, name
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
+@each("name", FRAMEWORKS)
 def test_a_framework_adds_its_rules_and_drops_what_prefers_the_impossible(name):
     scenario = toy_scenario(framework=name)
     names = {rule.name for rule in active(scenario, frozenset())}
@@ -272,7 +271,7 @@ def test_a_framework_adds_its_rules_and_drops_what_prefers_the_impossible(name):
     assert {rule.name for rule in binding(scenario)} >= {rule.name for rule in FRAMEWORKS[name].rules}
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
+@each("name", FRAMEWORKS)
 def test_what_a_search_proposes_for_a_framework_breaks_none_of_its_rules(name):
     scenario = toy_scenario(framework=name, model=LLAMA.model)
     space = build(scenario, {})

@@ -10,6 +10,7 @@ from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.imported import complete
 from planner.jobs.readers import import_job
 from planner.jobs.registry import export
+from tests.each import each
 
 CASES = Path(__file__).parent / "cases"
 MICRO = "train_micro_batch_size_per_gpu"
@@ -51,7 +52,7 @@ def test_one_gpu_shares_nothing_where_nothing_is_offloaded():
     assert pins["zero_stage"] == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("zero", "changes"),
     [
         ({"stage": 2}, {}),
@@ -68,7 +69,7 @@ def test_switches_of_zero_are_those_of_the_stack(zero, changes):
     assert job.fields.get("changes", {}) == changes
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "said"),
     [
         ({"zero_optimization": {"stage": 3, "zero_quantized_weights": True}}, "gathered in 8 bits"),

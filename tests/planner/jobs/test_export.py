@@ -25,8 +25,16 @@ from tests.conformance.plans import random_plans
 from tests.each import each
 from tests.planner.fake_plan import infeasible_plan
 
-PLANS = {name: random_plans(name, 12, seed=3, models=("llama3-8b", "mixtral-8x7b"), precisions=("bf16",))
-         for name in FRAMEWORKS}  # fmt: skip
+
+class Drawn(dict):
+    """Plans by the framework that they are for, drawn when they are asked for."""
+
+    def __missing__(self, name):
+        self[name] = random_plans(name, 12, seed=3, models=("llama3-8b", "mixtral-8x7b"), precisions=("bf16",))
+        return self[name]
+
+
+PLANS = Drawn()
 
 
 @pytest.fixture
@@ -40,7 +48,7 @@ def run(*arguments, stdin=None):
     return CliRunner().invoke(main, ["export", *map(str, arguments)], input=stdin)
 
 
-@pytest.mark.parametrize("name", FRAMEWORKS)
+@each("name", FRAMEWORKS)
 def test_every_plan_for_a_framework_is_written_for_it(name):
     for plan in PLANS[name]:
         exported = export(plan, name)
@@ -63,7 +71,7 @@ def test_of_a_plan_for_any_framework_a_launcher_starts_its_stack_s():
     assert "pretrain_gpt.py" in next(iter(export(made, "torchrun").files.values()))
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "name"),
     [
         ("Llama 3.1 8B", "llama-3-1-8b"),
@@ -81,7 +89,7 @@ def test_a_job_is_called_what_every_scheduler_takes_with_the_numbers_of_its_pods
     assert re.fullmatch(r"[a-z][-a-z0-9]{,62}", f"{called}-node-{2**24 - 1}-0-abcde")
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@each("name", TARGETS)
 def test_every_target_states_its_version_and_who_checked_it(name):
     target = TARGETS[name]
     assert target.versions
@@ -182,7 +190,7 @@ def test_recomputation_that_differs_by_stage_is_refused_by_megatron():
         export(Plan.model_validate(json.loads(plan.to_json()) | {"strategy": strategy}), "megatron-lm")
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@each("framework", FRAMEWORKS)
 def test_the_tightest_group_spans_a_divisor_of_the_nodes(framework):
     for plan in PLANS[framework]:
         job = job_of(plan)

@@ -12,6 +12,7 @@ from planner.jobs.models import known_constants, model_constants
 from planner.jobs.registry import export
 from planner.request.request import PlanRequest
 from tests.conformance.plans import random_plans
+from tests.each import each
 from tests.planner.jobs.test_export import PLANS
 
 NARROW = "--grad-reduce-in-bf16"
@@ -20,7 +21,7 @@ NARROW = "--grad-reduce-in-bf16"
 GRAPHED = ["--cuda-graph-impl", "transformer_engine", "--cuda-graph-scope", "attn", "moe_router", "moe_preprocess"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("stack", "changes", "words", "said"),
     [
         ("megatron-core", {}, [], ""),
@@ -50,8 +51,9 @@ def test_megatron_is_told_what_the_stack_assumes(stack, changes, words, said):
     assert said in " ".join(remarks)
 
 
-@pytest.mark.parametrize("plan", PLANS["paddle"], ids=range(len(PLANS["paddle"])))
-def test_fleet_s_degrees_make_up_the_world_and_agree_with_the_training_arguments(plan):
+@each("place", range(12))
+def test_fleet_s_degrees_make_up_the_world_and_agree_with_the_training_arguments(place):
+    plan = PLANS["paddle"][place]
     files = export(plan, "paddle").files
     alone, arguments = json.loads(files["hybrid_configs.json"]), json.loads(files["paddle_args.json"])
     hybrid, at = alone["hybrid_configs"], plan.strategy

@@ -9,6 +9,7 @@ import yaml
 from costmodels.model.catalogue import model as find_model
 from planner.jobs.preview import launch
 from planner.jobs.registry import export
+from tests.each import each
 from tests.planner.jobs.test_export_choices import SPARSE, planned
 
 
@@ -146,7 +147,7 @@ def test_narrow_states_are_refused_where_nothing_shards_them():
             export(planned("megatron-lm", choice | {"zero_stage": 0}), "megatron-lm")
 
 
-@pytest.mark.parametrize(
+@each(
     ("asked", "words"),
     [
         ({"main_grads": "bf16"}, {"--grad-reduce-in-bf16"}),
@@ -188,7 +189,7 @@ def test_a_tenth_is_dropped_only_where_that_was_priced(target, written):
     assert "dropout" not in " ".join(export(dropping, target).program)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "with_it", "targets"),
     [
         ("optimizer", "sgd", {}, ("megatron-lm", "megatron-bridge", "deepspeed", "nanotron", "maxtext")),

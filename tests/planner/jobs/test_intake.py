@@ -19,6 +19,7 @@ from planner.jobs.registry import export
 from planner.jobs.torchtitan.read import torchtitan_job
 from planner.request.tables import model_of
 from tests.conformance.plans import label, random_plans
+from tests.each import each
 from tests.planner.jobs.scripts import megatron_job
 from tests.planner.jobs.test_export_choices import planned
 
@@ -77,9 +78,7 @@ def test_what_gpt_oss_alone_does_is_read_back():
 HYBRIDS = ("nemotron-h-8b", "nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b")
 
 
-@pytest.mark.parametrize(
-    "plan", random_plans("megatron-lm", 16, seed=1, models=HYBRIDS, precisions=("bf16",)), ids=range(16)
-)
+@each("plan", random_plans("megatron-lm", 16, seed=1, models=HYBRIDS, precisions=("bf16",)), ids=range(16))
 def test_a_hybrid_is_read_back_with_its_stages_and_chunks(plan):
     given = megatron_job(export(plan, "megatron-lm").files["megatron-args.sh"])
     agree(plan, given, (*AXES, "schedule"))
@@ -109,7 +108,7 @@ def test_the_part_of_a_latent_head_that_rotates_is_no_share_of_it():
 SIZES = "--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --position-embedding-type rope"
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "fields"),
     [
         ("--rotary-percent 0.5", {"rotary_fraction": 0.5}),

@@ -11,6 +11,7 @@ from planner.errors import BadRequest
 from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.imported import complete
 from planner.jobs.torchtitan.read import torchtitan_job
+from tests.each import each
 
 RANKS = {"gpus": 16}
 MODEL = '[model]\nname = "llama3"\nflavor = "8B"\n'
@@ -36,7 +37,7 @@ def sizes(document):
 BATCH, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "found"),
     [
         ({BATCH: 64, MICRO: 1, STEPS: 4}, (64, 1)),
@@ -52,7 +53,7 @@ def test_of_batch_micro_batch_and_steps_deepspeed_works_out_what_is_left_out(doc
     assert sizes(document) == found
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "said"),
     [
         ({BATCH: 512, MICRO: 1, STEPS: 4}, "a batch of 512 contradicts 1 sequence x 4 steps x 16 data-parallel ranks"),
@@ -89,7 +90,7 @@ def test_what_deepspeed_refuses_or_no_price_has_is_refused_with_its_key(document
     assert said in refusal(deepspeed_job, document)
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "fields"),
     [
         ({"optimizer": {"type": "SGD"}}, {"optimizer": "sgd"}),
@@ -136,7 +137,7 @@ def settled_titan(*arguments, **more):
     return complete(given.fields | RANKS, given.pins)
 
 
-@pytest.mark.parametrize(
+@each(
     ("training", "parallel", "batch", "micro"),
     [
         ("local_batch_size = 1", "", 16, 1),
@@ -183,7 +184,7 @@ def test_replicas_share_what_the_degrees_of_torchtitan_say(parallel, pins):
 LINEAR = 'converters = ["quantize.linear.float8"]'
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "more", "precision", "gathered"),
     [
         ("", "", "bf16", None),
@@ -200,7 +201,7 @@ def test_a_converter_of_the_model_is_the_precision(model, more, precision, gathe
     assert (fields["precision"], fields.get("fp8_param_gather")) == (precision, gathered)
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "said"),
     [
         (titan(model='converters = ["nosuch"]'), "model.converters: 'nosuch' is not priced; quantize.linear.float8"),
@@ -244,7 +245,7 @@ def test_what_torchtitan_refuses_or_no_price_has_is_refused_with_its_key(documen
     assert said in refusal(torchtitan_job, document)
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "remark"),
     [
         (

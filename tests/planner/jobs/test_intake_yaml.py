@@ -19,6 +19,7 @@ from planner.jobs.nanotron.read import nanotron_job
 from planner.jobs.reader import Context, JobFile
 from planner.jobs.readers import import_job, read_job
 from planner.jobs.yaml_text import yaml_text
+from tests.each import each
 
 FSDP1 = {
     "distributed_type": "FSDP",
@@ -61,7 +62,7 @@ def test_accelerate_without_fsdp_shares_nothing():
     assert accelerate_job({"mixed_precision": "no"}).fields["precision"] == "fp32"
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "message"),
     [
         ({"a": 1}, "it has no key of Accelerate, such as distributed_type"),
@@ -182,7 +183,7 @@ def test_maxtext_divides_its_batch_over_the_pipeline():
     assert (job.pins["micro_batch_size"], job.pins["steps"]) == (2, 8)
 
 
-@pytest.mark.parametrize(
+@each(
     ("document", "message"),
     [
         ({"a": 1}, "it has no key of MaxText, such as ici_fsdp_parallelism"),

@@ -16,6 +16,7 @@ from planner.jobs.readers import READERS, read_job
 from planner.jobs.transformers.arguments import started, values_of
 from planner.jobs.transformers.trainer import OPTIONS, zero
 from planner.jobs.values import truth, whole
+from tests.each import each
 
 
 def files(**documents):
@@ -50,14 +51,12 @@ TRAIN = "torchrun --nproc_per_node=8 train.py --model_name_or_path llama2-7b --m
 RECIPE = {"model_name_or_path": "mistral-7b", "dataset_name": "some", "per_device_train_batch_size": 2}
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"), [("True", True), ("false", False), ("1", True), ("no", False), ("maybe", None), (True, True)]
-)
+@each(("word", "meant"), [("True", True), ("false", False), ("1", True), ("no", False), ("maybe", None), (True, True)])
 def test_switches_are_those_of_the_argument_parser(word, meant):
     assert truth(word) is meant
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "meant"),
     [("300_000_000", 300_000_000), ("1e6", 10**6), ("8", 8), (2e8, 2 * 10**8), ("x", None), (1.5, None)],
 )
@@ -240,7 +239,7 @@ def test_gpus_are_those_that_the_launcher_starts(words, gpus):
     assert job.fields.get("gpus") == gpus
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "kind"),
     [
         ("trl sft --model_name_or_path a", "trl"),

@@ -8,6 +8,7 @@ from planner.errors import BadFile
 from planner.machines.host import MEMORY_OF_A_SOCKET, memory_bandwidth
 from planner.machines.readers import READERS, read_machines
 from planner.machines.slurm import gres, hosts
+from tests.each import each
 from tests.planner.machines import samples
 
 BY_TITLE = {
@@ -114,7 +115,7 @@ def test_only_active_ports_count(read):
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("processor", "gigabytes"),
     [
         ("Intel(R) Xeon(R) Platinum 8480C", 614.4),
@@ -160,7 +161,7 @@ def test_a_node_that_is_down_counts_and_is_said(read):
     assert "1 of 2 nodes are down" in told.nodes[0].remarks[0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "found"),
     [
         ("gpu:a100:8(S:0-1)", ("a100", 8)),

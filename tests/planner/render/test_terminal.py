@@ -308,7 +308,7 @@ def test_why_not_names_the_rules_that_forbid():
     assert max(map(len, text.splitlines())) <= 60
 
 
-@pytest.mark.parametrize(
+@each(
     ("shown", "expected"),
     [
         (short_seconds(6.713), "6.71 s"),
@@ -376,7 +376,7 @@ def test_no_sign_of_a_table_is_cut_off(width):
     assert sorted(shown) == sorted("".join(rows_printed(400, named=False).split()))
 
 
-@pytest.mark.parametrize("width", range(40, 90, 7))
+@each("width", range(40, 90, 7))
 def test_words_of_a_table_break_only_where_no_column_can_give_way(width):
     words = ("parameter-server", "benchmark", "v100-sxm2-32gb", "0.64")
     console = Console(width=width, record=True, file=io.StringIO())

@@ -16,6 +16,7 @@ from planner.service.guard import names_only
 from planner.studies.question import key_of, request_of
 from planner.studies.study import points_of
 from planner.studies.study_file import study_of
+from tests.each import each
 
 ASK = {"model": "22b", "gpus": 64, "stack": "megatron-lm-2022"}
 PINS = {"tp": 8, "pp": 4, "vpp": 2, "micro_batch_size": 1}
@@ -45,7 +46,7 @@ def test_lists_and_switches_are_read_as_a_command_line_writes_them():
     assert found.model.sliding_window == 512
 
 
-@pytest.mark.parametrize("feature", FEATURES)
+@each("feature", FEATURES)
 def test_a_feature_is_taken_whole_from_another_stack(feature):
     path = "stack." + feature.replace(",", "").replace(" ", "-")
     found = resolve(PlanRequest(**ASK, changes={path: "megascale"})).scenario.stack
@@ -67,7 +68,7 @@ def test_the_answer_states_what_was_set_so_that_it_can_be_asked_again():
     assert again.prediction == first.prediction
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "value", "said"),
     [
         ("stack.overlap.ppp", 1, "did you mean overlap.pp"),

@@ -1,16 +1,15 @@
 """A question about a framework is of its current release, and answers say so."""
 
-import pytest
-
 from planner import PlanRequest
 from planner.request.resolve import resolve
+from tests.each import each
 
 
 def assumed(**asked):
     return "; ".join(resolve(PlanRequest(model="llama3-8b", gpus=64, **asked)).defaults)
 
 
-@pytest.mark.parametrize("stack", ["deepspeed", "fsdp", "torchtitan", "paddle", "mindformers", "nanotron", "generic"])
+@each("stack", ["deepspeed", "fsdp", "torchtitan", "paddle", "mindformers", "nanotron", "generic"])
 def test_attention_of_a_current_framework_is_fused(stack):
     asked = PlanRequest(model="llama3-8b", gpus=64, stack=stack)
     assert resolve(asked).scenario.rates.attention is not None

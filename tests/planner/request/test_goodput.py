@@ -20,6 +20,7 @@ from planner.request.resolve import resolve
 from planner.search.best_first import search
 from planner.space.lattice import build
 from tests.drawn import drawn_scenarios
+from tests.each import each
 from tests.planner.brute_force import every_row
 from tests.planner.searched import agree, tried
 
@@ -122,7 +123,7 @@ def test_stability_is_read_from_pairs_or_a_file(tmp_path):
     assert json.loads(pairs.stdout)["goodput"] == json.loads(read.stdout)["goodput"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "says"),
     [
         (["--goodput", "--objective", "time"], "differ"),

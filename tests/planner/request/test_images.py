@@ -6,6 +6,7 @@ from planner.errors import BadRequest
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 from tests.costmodels.configs import small
+from tests.each import each
 
 TOWER = {"num_layers": 4, "hidden_size": 512, "num_heads": 8, "ffn_hidden_size": 2048, "parameters": 13_000_000}
 
@@ -40,7 +41,7 @@ def test_images_say_whether_the_tower_trains_and_how_large_they_are():
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("more", "said"),
     [
         ({"tower": None, "images_per_sample": 1}, "images_per_sample: .* has no vision tower whose sizes are known"),

@@ -20,6 +20,7 @@ from planner.errors import BadRequest
 from planner.render.terminal.panels import machine_facts
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
+from tests.each import each
 
 NODE = {"name": "mine", "accelerator": "h100-sxm", "gpus_per_node": 8}
 SIZES = {"num_layers": 4, "hidden_size": 64, "num_heads": 8, "vocab_size": 1000, "seq_length": 128}
@@ -103,7 +104,7 @@ def test_an_inline_record_bounds_the_gpus_and_a_shipped_name_does_not():
     assert resolve(PlanRequest(model="22b", gpus=12288, cluster="dgx-h100")).scenario.group.nodes == 1536
 
 
-@pytest.mark.parametrize("field", ["gpus", "global_batch_size", "seq_length", "tokens", "top", "time_limit"])
+@each("field", ["gpus", "global_batch_size", "seq_length", "tokens", "top", "time_limit"])
 def test_true_is_no_number(field):
     with pytest.raises(BadRequest, match="expected a number such as 64, got true"):
         PlanRequest(**({"model": "22b", "gpus": 64} | {field: True}))

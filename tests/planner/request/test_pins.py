@@ -8,6 +8,7 @@ from planner import PlanRequest
 from planner.errors import BadRequest
 from planner.request.fields import PIN_AXES
 from planner.request.pins import parse_pins
+from tests.each import each
 
 NUMBERS = [axis for axis in PIN_AXES if axis not in VALUE_NAMES]
 USUAL = (1, 2, 3, 4, 6, 8, 12)
@@ -17,7 +18,7 @@ def restricted(axis, given_pin, usual=USUAL):
     return parse_pins({axis: given_pin})[axis].restrict(usual)
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "allowed"),
     [
         ("8", (8,)),
@@ -40,7 +41,7 @@ def test_pins_are_values_lists_and_inclusive_ranges(written, allowed):
     assert restricted("tp", written) == allowed
 
 
-@pytest.mark.parametrize(
+@each(
     ("axis", "written", "code"),
     [
         ("schedule", "1f1b", SCHEDULE_NAMES.index("1f1b")),
@@ -58,19 +59,19 @@ def test_named_axes_are_pinned_by_name(axis, written, code):
     assert restricted(axis, written, (0, 1, 2, 3)) == (code,)
 
 
-@pytest.mark.parametrize("written", ["eight", "4,", "4.5", 4.5, True, [], "-4", "0", "8..2", "..", "٨", "1e3", "2...4"])
+@each("written", ["eight", "4,", "4.5", 4.5, True, [], "-4", "0", "8..2", "..", "٨", "1e3", "2...4"])
 def test_what_is_not_a_pin_is_refused_with_the_axis_and_an_example(written):
     with pytest.raises(BadRequest, match=r"^tp: .*(8|least)"):
         parse_pins({"tp": written})
 
 
-@pytest.mark.parametrize("axis", sorted(VALUE_NAMES))
+@each("axis", sorted(VALUE_NAMES))
 def test_an_unknown_name_is_refused_with_the_known_ones(axis):
     with pytest.raises(BadRequest, match=f"^{axis}: .*{VALUE_NAMES[axis][0]}"):
         parse_pins({axis: "sideways"})
 
 
-@pytest.mark.parametrize("axis", NUMBERS)
+@each("axis", NUMBERS)
 def test_a_number_beyond_all_machines_is_refused(axis):
     with pytest.raises(BadRequest, match=axis):
         parse_pins({axis: 10**30})

@@ -1,7 +1,5 @@
 """Where nobody says a batch, it is the one that the model was trained with, if anybody published it."""
 
-import pytest
-
 from costmodels.model.catalogue import model as find_model
 from costmodels.model.catalogue import names
 from planner import PlanRequest
@@ -14,7 +12,7 @@ def asked(**fields):
     return resolve(PlanRequest(**({"model": "deepseek-v3", "gpus": 2048} | fields)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "gpus", "batch"),
     [
         ("deepseek-v3", 2048, 15360),

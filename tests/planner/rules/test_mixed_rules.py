@@ -7,6 +7,7 @@ from costmodels.names import SCHEDULE_NAMES
 from planner.api import plan
 from planner.request.request import PlanRequest
 from planner.rules.core import GROUP_RULES, RULES, sentence
+from tests.each import each
 from tests.scenarios import ONE_F_ONE_B, toy_scenario
 
 PAIRS = {
@@ -31,7 +32,7 @@ def test_every_rule_has_a_pair_and_a_name_of_its_own():
     assert not {rule.name for rule in RULES} & set(PAIRS)
 
 
-@pytest.mark.parametrize("rule", GROUP_RULES, ids=lambda rule: rule.name)
+@each("rule", GROUP_RULES)
 def test_a_rule_accepts_one_strategy_and_refuses_another_in_words(rule):
     accepted, refused = PAIRS[rule.name]
     assert set(accepted) == set(refused) == set(rule.reads)
@@ -42,7 +43,7 @@ def test_a_rule_accepts_one_strategy_and_refuses_another_in_words(rule):
     assert rule.source
 
 
-@pytest.mark.parametrize("name", SCHEDULE_NAMES[1:])
+@each("name", SCHEDULE_NAMES[1:])
 def test_schedules_over_several_groups_are_those_that_work_through_unequal_stages_in_turn(name):
     (rule,) = (rule for rule in GROUP_RULES if rule.name == "group-schedule")
     turns = {"gpipe", "1f1b", "interleaved-1f1b", "interleaved-groups"}

@@ -25,6 +25,7 @@ from planner.runs.calibrate.profile import profile
 from planner.runs.files import json_lines
 from planner.runs.judge import HOME
 from planner.runs.least_squares import Knob
+from tests.each import each
 from tests.planner.measured_run import case, run
 from tests.scenarios import HOMES
 
@@ -242,9 +243,15 @@ def plan(*arguments, **how):
     return CliRunner().invoke(main, [str(one) for one in arguments], env={"COLUMNS": "120"}, **how)
 
 
-def test_the_command_writes_a_profile_that_the_others_take(tmp_path):
-    path = tmp_path / "profile.toml"
-    done = plan("calibrate", RUNS, "-o", path)
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """What the command says of the runs, and the profile that it wrote."""
+    path = tmp_path_factory.mktemp("fitted") / "profile.toml"
+    return plan("calibrate", RUNS, "-o", path), path
+
+
+def test_the_command_writes_a_profile_that_the_others_take(fitted):
+    done, path = fitted
     assert done.exit_code == 0, done.stderr
     assert "stack.calibrated.compute_time" in done.stdout
     assert "Warnings" in done.stdout
@@ -257,10 +264,8 @@ def test_the_command_writes_a_profile_that_the_others_take(tmp_path):
     assert json.loads(other.stdout)["request"]["stack"] != json.loads(answer.stdout)["request"]["stack"]
 
 
-def test_a_profile_on_the_command_line_beats_a_variable(tmp_path):
-    path = tmp_path / "profile.toml"
-    plan("calibrate", RUNS, "-o", path, "-q")
-    arguments = ["predict", "--profile", str(path), "--model", "gpt3-350m", "--gpus", "16", "--format", "json"]
+def test_a_profile_on_the_command_line_beats_a_variable(fitted):
+    arguments = ["predict", "--profile", str(fitted[1]), "--model", "gpt3-350m", "--gpus", "16", "--format", "json"]
     done = CliRunner().invoke(main, arguments, env={"PLAN_CLUSTER": "dgx-h100"})
     assert json.loads(done.stdout)["request"]["cluster"]["name"] == "gh200-slingshot"
 
@@ -294,7 +299,7 @@ def test_a_profile_of_logs_alone_has_no_stack(tmp_path):
     assert (refused.exit_code, "this profile has no [stack] table" in refused.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "message"),
     [
         ((), "needs FILE"),
@@ -317,15 +322,17 @@ def test_bad_requests_end_with_one_line_and_exit_code_2(arguments, message):
 
 @pytest.mark.parametrize("option", ["predict", "validate"])
 def test_a_file_that_is_no_profile_is_refused_as_one(option):
-    question = () if option == "validate" else ("--model", "gpt3-350m", "--gpus", "16")
+    question = (RUNS,) if option == "validate" else ("--model", "gpt3-350m", "--gpus", "16")
     done = plan(option, "--profile", EXAMPLES.parent / "my-cluster.toml", *question)
     assert done.exit_code == 2
     assert "no profile; `plan calibrate" in done.stderr
 
 
-def test_a_profile_may_be_written_again(tmp_path):
+def test_a_profile_may_be_written_again(fitted, tmp_path):
     path = tmp_path / "p.toml"
-    assert [plan("calibrate", RUNS, "-o", path, "-q").exit_code for _ in range(2)] == [0, 0]
+    path.write_text(fitted[1].read_text())
+    assert plan("calibrate", *LOGS, "-o", path, "-q").exit_code == 0
+    assert path.read_text() != fitted[1].read_text()
 
 
 def test_fitted_machines_have_a_name_of_their_own(tmp_path):

@@ -10,6 +10,7 @@ from hardware.errors import BadFile
 from planner.runs.calibrate.evidence import gather
 from planner.runs.calibrate.gemm_table import read_products
 from planner.runs.calibrate.nccl_log import read_logs
+from tests.each import each
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "calibrate"
 HEADER = (
@@ -100,9 +101,7 @@ def test_a_log_of_tagged_ranks_is_no_json(tmp_path):
     assert [one.operation for one in gather([path]).logs] == ["all_reduce"]
 
 
-@pytest.mark.parametrize(
-    "tag", ["[1,0]<stdout>:", "[1,0]<stdout> ", "[0] ", "0: ", "worker-1: ", "2025-02-12T10:11:12Z "]
-)
+@each("tag", ["[1,0]<stdout>:", "[1,0]<stdout> ", "[0] ", "0: ", "worker-1: ", "2025-02-12T10:11:12Z "])
 def test_what_launchers_print_in_front_changes_nothing(tag):
     plain = log(sizes(14 / 8))
     tagged = "".join(f"{tag}{line}\n" for line in plain.splitlines())
@@ -150,7 +149,7 @@ def test_sizes_that_came_out_wrong_are_left_out():
     assert "1 sizes came out wrong" in notes[0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         (log(sizes(1.75), where=ranks(1, 1) * 2), "line 1: rank 0 appears 2 times.*MPI=1"),
@@ -185,7 +184,7 @@ def test_columns_that_are_nearly_right_are_refused_with_the_right_ones(header, m
         read_products(Path("gemm.csv"), f"{header}\n1,2,3,bf16,4\n")
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "message"),
     [
         ("1,2,3,bf16", "line 2: 4 values under 5 columns"),

@@ -29,12 +29,12 @@ def golden():
 
 
 def kind(run):
-    """Source, stack, format and settings of a run: what decides which formulas price it, without its sizes."""
+    """Stack, format and settings of a run: what decides which formulas price it, without its sizes."""
     asked = run.request.model_dump(exclude_defaults=True)
     pins = asked.get("pins", {})
     named = {axis: value for axis, value in pins.items() if isinstance(value, str) and not value.isdigit()}
     used = {axis for axis, value in pins.items() if str(value) not in {"0", "1", "none", "False"}}
-    said = (run.group, asked.get("stack"), asked.get("precision"), asked.get("switches"), named, sorted(used))
+    said = (asked.get("stack"), asked.get("precision"), named, sorted(used))
     return str((*said, sorted(asked)))
 
 

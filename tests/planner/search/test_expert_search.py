@@ -52,7 +52,7 @@ def found(scenario, pins=None):
 @given(drawn_scenarios(gpus=(2, 4), batches=(2, 4), layers=(2, 3, 4), models=drawn_expert_models), TIGHTNESS)
 def test_the_search_over_expert_ranks_finds_what_the_quote_of_every_split_says(scenario, tightness):
     rows = expert_rows(scenario)
-    assume(rows is not None and len(rows) <= 120)
+    assume(rows is not None and len(rows) <= 60)
     scenario = tightened(scenario, rows, tightness)
     agree(found(scenario), brute_force_by_price_strategy(rows, scenario))
 
@@ -68,7 +68,7 @@ def test_so_does_the_search_where_dispatch_hides_behind_other_micro_batches(scen
     overlap = scenario.stack.overlap.model_copy(update={"ep": left})
     scenario = replace(scenario, stack=scenario.stack.changed({"overlap": overlap}))
     rows = expert_rows(scenario)
-    assume(rows is not None and len(rows) <= 120)
+    assume(rows is not None and len(rows) <= 60)
     scenario = tightened(scenario, rows, tightness)
     agree(found(scenario), brute_force_by_price_strategy(rows, scenario))
 

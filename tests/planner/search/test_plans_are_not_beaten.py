@@ -170,7 +170,7 @@ def some_split(chance, request, pins, stack):
 def priced(request, pins, layers=None, recomputed=None):
     """The strategy's price where it runs, else nothing."""
     try:
-        found = predict(request.model_copy(update={"pins": pins}), layers, recomputed)
+        found = predict(request.model_copy(update={"pins": pins}), layers, recomputed, near=False)
     except MeshwrightError:
         return None
     return found if found.fits else None

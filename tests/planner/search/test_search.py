@@ -52,8 +52,8 @@ def test_the_search_finds_what_trying_everything_finds(scenario, tightness, any_
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(8, 16), batches=(16, 24), layers=(4, 6, 8)), TIGHTNESS)
 def test_the_search_finds_the_same_on_larger_machines(scenario, tightness):
-    rows = every_row(scenario, keep=lambda row: row["micro_batch_size"] in {1, 2} and row["rank_order"] == 0, most=1500)
-    assume(rows is not None and len(rows) <= 1500)
+    rows = every_row(scenario, keep=lambda row: row["micro_batch_size"] in {1, 2} and row["rank_order"] == 0, most=800)
+    assume(rows is not None and len(rows) <= 800)
     scenario = tightened(scenario, rows, tightness)
     pins = {"micro_batch_size": "1,2", "rank_order": "tp-cp-ep-dp-pp"}
     agree(found(scenario, pins), tried(rows, scenario))

@@ -12,6 +12,7 @@ from planner.service.answers import answer
 from planner.service.metrics import Counts
 from planner.service.page import docs, page
 from planner.service.pool import Pool, Settings
+from tests.each import each
 from tests.planner.jobs.logs.written import dump, megatron
 from tests.planner.service.test_service import SMALL, Served, children
 
@@ -105,7 +106,7 @@ def test_a_refusal_counts_with_its_status():
     assert 'status="413"} 1' in counts.text(Pool(Settings()))
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "field"),
     [
         ({"model": "lama3"}, "model"),
@@ -240,7 +241,7 @@ def test_a_profile_brings_its_stack_along():
     assert asked("machines", {"text": text})[1]["stack"] == {"name": "s"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         (7, "expected what a cluster file holds"),
@@ -279,7 +280,7 @@ def test_a_file_of_any_name_is_read(name):
     assert read({name: SCRIPT})["files"][0]["name"] == name
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "message"),
     [
         ({}, "files: expected names"),

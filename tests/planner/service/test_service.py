@@ -177,15 +177,15 @@ def mutations(count):
         yield bytes(text[: rng.randrange(len(text))] if n % 7 == 0 else text)
 
 
-def test_a_thousand_malformed_bodies_do_no_harm(served):
+def test_hundreds_of_malformed_bodies_do_no_harm(served):
     sizes = []
-    for n, body in enumerate(mutations(1000)):
+    for n, body in enumerate(mutations(400)):
         kind = ("plan", "predict", "why-not", "allocate", "replan")[n % 5]
         found = served.raw(kind, body)
         assert found.status_code in (200, 422), (body, found.text)
         if found.status_code == 422:
             said(found)
-        if n % 100 == 99:
+        if n % 40 == 39:
             (worker,) = children(served.process.pid)
             sizes.append(resident(worker) + resident(served.process.pid))
     assert max(sizes) < 1.2 * sizes[0] + 50e6
@@ -194,6 +194,11 @@ def test_a_thousand_malformed_bodies_do_no_harm(served):
 def children(pid):
     listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
     return [int(word) for word in listed.stdout.split()]
+
+
+def worked(pid):
+    """Ticks of a processor, a hundred a second, that a process has had."""
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
 
 
 def resident(pid):
@@ -265,9 +270,10 @@ def test_a_flood_is_turned_away_and_the_service_lives(served):
 def test_equal_questions_are_answered_from_memory(served):
     body = SMALL | {"tokens": 123456789}
     first = served.ask("plan", body)
-    started = time.perf_counter()
+    (worker,) = children(served.process.pid)
+    before = worked(worker)
     assert served.ask("plan", body).content == first.content
-    assert time.perf_counter() - started < 0.5
+    assert worked(worker) <= before + 1  # a plan takes several
 
 
 def test_work_ends_when_its_client_leaves(served):

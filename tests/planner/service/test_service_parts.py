@@ -22,6 +22,7 @@ from planner.service.answers import answer
 from planner.service.app import log_exhaustion_once
 from planner.service.guard import names_only
 from planner.service.pool import Pool, Settings, limit_of
+from tests.each import each
 from tests.planner.service.test_service import HEAVY, SMALL, Served
 
 
@@ -61,7 +62,7 @@ def test_a_worker_opens_no_files_even_if_a_path_gets_through(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "seconds"),
     [
         (b'{"time_limit": "2 min"}', 120.0),

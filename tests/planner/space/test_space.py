@@ -15,6 +15,7 @@ from planner.space import lattice
 from planner.space.active_rules import active
 from planner.space.lattice import build, context_kinds
 from tests.drawn import drawn_scenarios
+from tests.each import each
 from tests.planner.brute_force import every_row
 from tests.scenarios import toy_model, toy_scenario, toy_stack
 
@@ -105,7 +106,7 @@ def test_pins_hold_in_every_row(scenario, pins):
         assert allowed.all(), axis
 
 
-@pytest.mark.parametrize("number", [1, 2, 12, 97, 720, 12288, 1_048_576])
+@each("number", [1, 2, 12, 97, 720, 12288, 1_048_576])
 def test_divisors_are_all_of_them_in_order(number):
     assert divisors(number) == [d for d in range(1, number + 1) if number % d == 0]
 
@@ -117,7 +118,7 @@ def test_layouts_are_all_ordered_factorisations():
     assert found == wanted
 
 
-@pytest.mark.parametrize(
+@each(
     ("pins", "said"),
     [
         ({"tp": 5}, r"tp 5 does not divide 8 GPUs; \d and \d do"),

@@ -209,7 +209,7 @@ def test_what_is_no_store_is_left_alone(tmp_path):
 def test_killed_again_and_again_a_study_ends_as_if_nothing_had_happened(tmp_path, undisturbed):
     path, asked = tmp_path / "runs.sqlite", written(tmp_path)
     kept = {}
-    for number in range(3):
+    for number in range(2):
         process = started(asked, "-o", path, "--workers", 1, "-q")
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and process.poll() is None and len(_now(path)) < 2 * number + 1:

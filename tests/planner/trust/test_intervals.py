@@ -13,6 +13,7 @@ from planner.trust.interval import COVERAGE, interval
 from planner.trust.kinds import kinds_of
 from planner.trust.own_runs import FACTORS
 from planner.trust.table import figures, measured
+from tests.each import each
 from tests.planner.trust.test_trust import asked, row
 
 TERMS = dict.fromkeys(
@@ -96,7 +97,7 @@ def test_intervals_hold_what_they_promise_of_publishers_that_were_left_out():
     assert abs(fmean(held) - COVERAGE) < 0.02
 
 
-@pytest.mark.parametrize("kind", list(kinds_of(measured())))
+@each("kind", list(kinds_of(measured())))
 def test_intervals_hold_most_runs_of_every_kind(kind):
     """Of 19 publishers with few GPUs four are far slower than predicted."""
     table = measured().take(np.flatnonzero(kinds_of(measured())[kind]))

@@ -21,6 +21,7 @@ from planner.runs.least_squares import RATE, with_constants
 from planner.trust.interval import COVERAGE, above_measured, outside, trust
 from planner.trust.similarity import NAMES, SIZES, SWITCHES, distance, framework, traits
 from planner.trust.table import TABLE, measured, source
+from tests.each import each
 from tests.planner.measured_run import validate
 
 SMALL = ("korthikanti-2022", "fms-fsdp", "mlperf-train-3.0", "mlperf-train-4.1", "megatron-bridge-25.09", "alpa-v100")
@@ -133,7 +134,7 @@ def test_a_kind_of_layers_that_nobody_measured_is_outside_however_near_the_rest(
     assert said == "outside the validated region: hybrid layers against none in measured runs"
 
 
-@pytest.mark.parametrize(
+@each(
     ("cluster", "stack", "told"),
     [
         ("kuae-s4000", "megatron-core", "mtt-s4000 against gh200 at nearest"),
@@ -247,18 +248,20 @@ def test_every_source_weighs_the_same_in_the_quantiles():
 
 def test_validate_tells_the_coverage_of_every_file(tmp_path):
     from planner.runs.files import json_lines
-    from planner.runs.judge import shipped
+    from planner.runs.judge import judge, shipped
+    from planner.runs.report import paths_of, written
 
     lines = [json.dumps(one) for path in shipped() for _, one in json_lines(path) if one["group"] in SMALL]
     for name in ("one", "two"):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
     files = [str(tmp_path / f"{name}.jsonl") for name in ("one", "two")]
-    told = json.loads(validate(files, form="json"))["interval_coverage"]
+    judged = judge(paths_of(files))
+    told = json.loads(written(judged, form="json"))["interval_coverage"]
     assert set(told) == {"one.jsonl", "two.jsonl"}
     assert told["one.jsonl"] == told["two.jsonl"]
     mean = told["one.jsonl"]["mean"]
     assert mean == pytest.approx(fmean(told["one.jsonl"]["groups"].values()))
-    table = validate(files)
+    table = written(judged, form="table")
     assert f"90% interval, two.jsonl: holds {mean:.1%}" in table
     assert "ran out though predicted to fit" in table
 

@@ -1,6 +1,6 @@
 from dataclasses import replace
 from itertools import pairwise
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -179,7 +179,7 @@ def test_a_large_pipeline_is_simulated_at_once():
     forward = np.ones((16, 4))
     taken = []
     for _ in range(3):
-        start = perf_counter()
+        start = process_time()
         simulate(SCHEDULES["interleaved-1f1b"], p=16, m=64, v=4, forward=forward, backward=forward)
-        taken.append(perf_counter() - start)
+        taken.append(process_time() - start)
     assert min(taken) < 0.2

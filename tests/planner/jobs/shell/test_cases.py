@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner.jobs.shell import read_script
+from tests.each import each
 
 CASES = Path(__file__).parents[1] / "cases"
 
@@ -21,7 +22,7 @@ def options(name: str, **given) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "expected"),
     [
         ("branches.sh", {"num-layers": "24", "hidden-size": "2048", "use-distributed-optimizer": ""}),

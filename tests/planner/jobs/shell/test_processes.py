@@ -1,12 +1,11 @@
 """Nodes and devices, wherever a launch says them."""
 
-import pytest
-
 from planner.jobs.shell import read_script
 from planner.jobs.shell.processes import processes_of
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "nodes", "per_node"),
     [
         ("torchrun --nnodes=4 --nproc_per_node 8 train.py --x 1", 4, 8),

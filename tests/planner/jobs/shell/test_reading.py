@@ -4,6 +4,7 @@ import pytest
 
 from planner.errors import BadRequest
 from planner.jobs.shell import read_script
+from tests.each import each
 
 
 def words(text: str, **given) -> list[str]:
@@ -11,7 +12,7 @@ def words(text: str, **given) -> list[str]:
     return [" ".join(one.words) for one in read_script(text, **given).launches]
 
 
-@pytest.mark.parametrize(
+@each(
     "behind",
     [
         '<<< "yes" --foo 1',
@@ -122,7 +123,7 @@ def test_slurm_says_how_many_nodes_there_are():
     assert words(text) == ["torchrun --nnodes 4 train.py --x 1"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("script", "expected"),
     [
         ("torchrun t.py --f $A/$B.txt", "torchrun t.py --f ${A}/${B}.txt"),
@@ -238,7 +239,7 @@ def test_places_to_be_filled_in_are_no_redirections():
     assert words("torchrun train.py <data >log --x\n") == ["torchrun train.py --x"]
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         'echo "${x//+(a|aa)b/}"',

@@ -10,6 +10,8 @@ from tests.scenarios import toy_cluster, toy_model, toy_stack
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 ASKED = PlanRequest(model=toy_model(), cluster=toy_cluster(), stack=toy_stack(uneven_stages=True), gpus=16)
+FEW = {"gpus": 4, "pins": {"pp": 1, "cp": 1, "recompute": "none", "zero_stage": 1}}
+"""Every candidate is priced in every corner of what is uncertain."""
 QUEUE = {"cluster": "dgx-h100", "gpus": 16, "jobs": [{"name": "a", "model": "llama3-8b", "tokens": "1B", "gpus": [8]}]}
 
 
@@ -31,7 +33,7 @@ ASK = {
     "compare": lambda: planner.compare(planner.predict(ASKED), planner.plan(ASKED)),
     "size": lambda: planner.size(ASKED.model_copy(update={"tokens": 10**9}), days=1000.0),
     "what_if": lambda: planner.what_if(ASKED),
-    "robust": lambda: planner.robust(ASKED.model_copy(update={"gpus": 4}), "10%"),
+    "robust": lambda: planner.robust(ASKED.model_copy(update=FEW), "10%"),
     "replan": lambda: planner.replan(planner.plan(ASKED.model_copy(update={"reasons": False})), 8),
     "allocate": lambda: planner.allocate(planner.queue_of(QUEUE)),
     "plan_sparse": lambda: planner.plan_sparse(EXAMPLES / "ctr-dnn.toml", "fleet-cpu", min_throughput="1M"),
