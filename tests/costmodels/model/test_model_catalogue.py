@@ -129,7 +129,7 @@ def test_a_json_file_and_a_hugging_face_directory_are_models(tmp_path):
         ("a.toml", b"num_layers = ", "not TOML"),
         ("a.json", b"{", "not JSON"),
         ("a.json", b"", "not JSON"),
-        ("a.json", b"[" * 100_000, "not JSON"),
+        ("a.json", b"[" * 100_000, "nested too deeply"),
         ("a.json", b"[1]", "expected a table of fields, got a list"),
         ("a.json", b"null", "expected a table of fields, got a NoneType"),
         ("a.json", b"\xff\xfe", "not a text file in UTF-8"),
@@ -193,6 +193,8 @@ def test_one_model_opens_its_own_file_and_at_most_the_aliases(monkeypatch):
         return really_open(path, *args, **kwargs)
 
     monkeypatch.setattr(Path, "open", spy)
+    for known in (catalogue.names, catalogue.aliases, catalogue._shipped):
+        known.cache_clear()
     catalogue.model("llama3-8b")
     assert opened == ["llama3-8b.toml"]
     catalogue.model("175b")

@@ -96,4 +96,4 @@ def test_whoever_waits_for_floors_or_a_ranking_is_told_how_many_runs_are_priced(
     path.write_text("\n".join(json.dumps(run(id=str(t), measured={"iteration_seconds": t})) for t in (1.0, 2.0)))
     judged([path], progress=told.append)
     timed([path], progress=told.append)
-    assert [(at.doing, at.done, at.total) for at in told] == [("pricing measured runs", n, 2) for n in (1, 2, 1, 2)]
+    assert [(at.doing, at.done, at.total) for at in told] == [("pricing measured runs", n, 2) for n in (2, 2)]
