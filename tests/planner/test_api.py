@@ -322,5 +322,5 @@ def test_why_not_something_impossible_names_the_rule():
 
 
 def test_out_of_time_is_an_error_of_its_own():
-    with pytest.raises(OutOfTime, match="no plan: .* within 1e-09 s"):
+    with pytest.raises(OutOfTime, match=r"no plan: .* within 1e-09 s"):
         plan(request(gpus=14_400_000, time_limit=1e-9))
