@@ -164,8 +164,8 @@ def not_startable(search: Search) -> tuple[str, ...]:
     the search has seen, under their even split.
     """
     objective, request, best = search.objective, search.resolved.request, search.taken
-    framework = framework_of(objective.scenario.stack.name)
-    if objective.scenario.framework or framework is None or request.adapters:
+    framework = framework_of(objective.scenario.stack.name, adapters=request.adapters)
+    if objective.scenario.framework or framework is None:
         return ()
     scenario = replace(objective.scenario, framework=framework)
     rules = tuple(rule for rule in binding(scenario) if rule.kind == "framework")

@@ -111,15 +111,20 @@ TRAINERS: Final = {"trl": "accelerate", "llamafactory": "accelerate", "axolotl":
 """Trainers whose files plans are written for, and the framework that shards under each."""
 
 
-def framework_of(stack: str) -> str | None:
-    """The framework whose files launch a job of a stack; None where it is not known."""
-    return next((name for name, framework in FRAMEWORKS.items() if stack in framework.launches), None)
+_OF_ADAPTERS: Final = {"megatron-lm": "megatron-bridge"}
+"""For a framework that trains no adapters, the one on the same stack that does."""
+
+
+def framework_of(stack: str, *, adapters: object = None) -> str | None:
+    """The framework whose files launch a job of a stack, with ``adapters`` if any train; None where it is not known."""
+    name = next((name for name, framework in FRAMEWORKS.items() if stack in framework.launches), None)
+    return _OF_ADAPTERS.get(name, name) if name and adapters else name
 
 
 def usual_framework(scenario: Scenario) -> str:
     """The framework that a plan is for where none is asked for: that of the stack; "" where it starts no such job."""
-    name = framework_of(scenario.stack.name)
-    if name is None or scenario.frozen:
+    name = framework_of(scenario.stack.name, adapters=scenario.frozen)
+    if name is None:
         return ""
     any_row, facts = {"tp": np.ones(1, dtype=np.int64)}, facts_of(scenario)
     of_the_job = (one for one in FRAMEWORKS[name].constraints if one.reads == ("tp",) and one.holds_in(""))

@@ -77,9 +77,9 @@ def _check(plan: Plan) -> None:
 
 def own_refusal(plan: Plan) -> str | None:
     """Why the framework that the stack stands for cannot start the plan; None where it can, or nobody knows."""
-    framework = framework_of(_family(plan))
+    framework = framework_of(_family(plan), adapters=plan.request.get("adapters"))
     one_group = plan.strategy is not None and len({stage.group for stage in plan.strategy.stages}) == 1
-    if framework is None or not one_group or plan.request.get("adapters") or not _is_whole(plan):
+    if framework is None or not one_group or not _is_whole(plan):
         return None
     lack = next(broken(job_of(plan), framework), None)
     return f"{framework} cannot start this plan: {lack}" if lack else None

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from planner.errors import BadRequest
-from planner.frameworks.registry import framework_of, usual_framework
+from planner.frameworks.registry import usual_framework
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
 from planner.trust.memory import SURE, usual_margin
-
-_OF_ADAPTERS: Final = {"megatron-lm": "megatron-bridge"}
-"""For a framework that trains no adapters, the one that does."""
 
 
 def resolve_search(request: PlanRequest) -> Resolved:
@@ -36,7 +32,4 @@ def resolve_search(request: PlanRequest) -> Resolved:
     if request.framework is None and not found.mixed and (framework := usual_framework(scenario)):
         scenario = replace(scenario, framework=framework)
         said.append(f"a plan that {framework} starts (--for any allows others)")
-    elif request.framework is None and scenario.frozen and (own := framework_of(scenario.stack.name)):
-        own = _OF_ADAPTERS.get(own, own)
-        said.append(f"a plan that {own} may not start (--for {own} keeps to those)")
     return replace(found, request=request, scenario=scenario, defaults=(*found.defaults, *said))

@@ -8,6 +8,7 @@ from planner import PlanRequest, plan, predict
 from planner.analyses.size import size
 from planner.analyses.what_if import what_if
 from planner.api.short import short_plan
+from planner.jobs.registry import export
 from planner.request.budget import Budget
 
 
@@ -58,6 +59,27 @@ def test_a_plan_starts_with_the_framework_of_its_stack_and_what_does_not_stands_
     (said,) = beyond(**asked)
     assert said.startswith(f"{gain:.1%} faster, ")
     assert "megatron-lm cannot start it: it takes no rank order tp-cp-ep-pp-dp with" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "target"),
+    [
+        ({"model": "llama3-8b", "gpus": 8}, "trl"),
+        ({"model": "llama3-70b", "gpus": 8}, "llamafactory"),
+        ({"model": "mixtral-8x7b", "gpus": 8}, "accelerate"),
+        ({"model": "llama3-70b", "gpus": 8, "stack": "deepspeed"}, "axolotl"),
+        ({"model": "llama3-8b", "gpus": 16, "stack": "megatron-core"}, "megatron-bridge"),
+    ],
+)
+def test_a_plan_with_adapters_is_exported_as_it_is(asked, target):
+    found = plan(PlanRequest(**asked, adapters="16", reasons=False))
+    assert found.startable
+    assert export(found, target).files
+
+
+def test_adapters_that_the_framework_of_the_stack_does_not_train_are_said():
+    (said,) = remarks(model="llama3-8b", gpus=8, adapters="16", stack="nanotron", reasons=False)
+    assert "nanotron cannot start this plan: it takes no adapters 16" in said
 
 
 def test_what_needs_a_users_own_code_is_planned_only_where_its_axis_is_pinned():
