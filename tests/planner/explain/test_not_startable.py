@@ -88,6 +88,19 @@ def test_what_needs_a_users_own_code_is_planned_only_where_its_axis_is_pinned():
     assert plan(PlanRequest(**asked, pins={"cp": "2.."})).strategy.cp >= 2
 
 
+@pytest.mark.parametrize("framework", [None, "accelerate"])
+def test_what_takes_a_users_code_is_planned_before_the_framework_is_given_up(framework):
+    asked = {"model": "qwen3-235b-a22b", "gpus": 2048, "cluster": "dgx-b200", "stack": "fsdp", "reasons": False}
+    found = plan(PlanRequest(**asked, framework=framework))
+    narrow = plan(PlanRequest(**asked, framework="accelerate", pins={"cp": 2}))
+    assert found.startable
+    assert found.strategy.cp > 1
+    assert found.prediction.iteration_seconds <= narrow.prediction.iteration_seconds
+    assert f"cp {found.strategy.cp} (nothing fits without)" in found.defaults
+    assert any("but in a training loop that splits sequences" in said for said in found.warnings)
+    assert export(found, "accelerate").files
+
+
 def test_where_the_framework_starts_nothing_of_what_is_pinned_it_is_planned_without():
     pins = {"rank_order": "tp-cp-ep-pp-dp", "cp": 4, "tp": 4, "pp": 8}
     found = plan(PlanRequest(model="175b", gpus=1024, pins=pins))
