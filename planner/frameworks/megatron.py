@@ -24,11 +24,12 @@ def _muon_shares_all(c: Columns, x: Facts) -> Mask:
 
 
 def _narrow_states_sharded(c: Columns, x: Facts) -> Mask:
-    """Narrow master weights or moments, and states on the host, are of a sharded Adam."""
+    """Narrow master weights or moments, and states on the host, are of a sharded Adam, be it over one rank."""
     optimizer = x.switches.optimizer
     narrow = x.switches.main_params != "fp32" or optimizer in {"adam-bf16", "adam-8bit"}
     hosted = among(c, "offload", ["optimizer"])
-    return ~(hosted | narrow) | ((c["zero_stage"] > 0) & optimizer.startswith("adam"))
+    sharded = (c["zero_stage"] > 0) | (c["dp"] * c["cp"] == 1)
+    return ~(hosted | narrow) | (sharded & optimizer.startswith("adam"))
 
 
 def _mapped_experts_alike(c: Columns, x: Facts) -> Mask:
@@ -58,7 +59,7 @@ RULES: Final = (
     FrameworkRule("megatron-muon", SHARD,
         "no optimizer {optimizer} under ZeRO stage {zero_stage} over {sharding_degree} of {dp} x {cp} ranks; stage 1 "
         "over all of them works", f"{_ARGUMENTS}: validate_args, Muon", _muon_shares_all),
-    FrameworkRule("megatron-narrow-states", ("zero_stage", "offload"),
+    FrameworkRule("megatron-narrow-states", ("cp", "dp", "zero_stage", "offload"),
         "no optimizer {optimizer} with master weights in {main_params} and offload {offload} under ZeRO stage "
         "{zero_stage}: a sharded Adam alone has narrow or offloaded states",
         "megatron.core.optimizer.optimizer_config: OptimizerConfig.__post_init__", _narrow_states_sharded),

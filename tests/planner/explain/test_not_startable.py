@@ -20,8 +20,9 @@ def remarks(**asked):
 
 
 def test_a_plan_that_megatron_refuses_says_so_and_what_it_starts():
-    (said,) = remarks(model="llama3-70b", gpus=8, framework="any")
-    assert said.startswith("megatron-lm cannot start this plan: it takes no optimizer adam")
+    pins = {"rank_order": "tp-cp-ep-pp-dp", "cp": 4, "tp": 4, "pp": 8}
+    (said,) = remarks(model="175b", gpus=1024, pins=pins, framework="any")
+    assert said.startswith("megatron-lm cannot start this plan: it takes no rank order tp-cp-ep-pp-dp")
     assert said.endswith("--for megatron-lm searches for one that it can")
 
 
@@ -75,6 +76,14 @@ def test_a_plan_with_adapters_is_exported_as_it_is(asked, target):
     found = plan(PlanRequest(**asked, adapters="16", reasons=False))
     assert found.startable
     assert export(found, target).files
+
+
+def test_one_rank_runs_the_distributed_optimizer_for_what_only_it_offloads():
+    found = plan(PlanRequest(model="llama3-8b", gpus=1, reasons=False))
+    assert (found.startable, found.strategy.zero_stage, found.strategy.offload) == (True, 0, "optimizer")
+    written = set(export(found, "megatron-lm").program)
+    assert {"--use-distributed-optimizer", "--use-precision-aware-optimizer", "--optimizer-cpu-offload"} <= written
+    assert plan(PlanRequest(model="llama3-8b", gpus=1, framework="megatron-lm", reasons=False)).fits
 
 
 def test_adapters_that_the_framework_of_the_stack_does_not_train_are_said():
