@@ -200,9 +200,17 @@ class Job:
     @property
     def vendor(self) -> str:
         """Who made the accelerators; empty where the catalogue does not know them."""
+        return self._of_accelerators("vendor")
+
+    @property
+    def architecture(self) -> str:
+        """Of the accelerators; empty where the catalogue does not know it, or they have several."""
+        return self._of_accelerators("architecture")
+
+    def _of_accelerators(self, what: str) -> str:
         known, used = names("accelerator"), {part.accelerator for part in self.nodes}
-        vendors = {accelerator(name).vendor for name in used if name in known}
-        return vendors.pop() if len(vendors) == 1 else ""
+        found = {str(getattr(accelerator(name), what)) for name in used if name in known}
+        return found.pop() if len(found) == 1 else ""
 
     @property
     def node_count(self) -> int:
@@ -356,6 +364,8 @@ def device_lack(job: Job, framework: str) -> str | None:
 
 
 def _facts(job: Job) -> Facts:
-    own = {name: getattr(job, name) for name in ("model", "seq_length", "precision", "switches", "vendor")}
+    own = {
+        name: getattr(job, name) for name in ("model", "seq_length", "precision", "switches", "vendor", "architecture")
+    }
     batch = job.strategy.global_batch_size
     return Facts(global_batch_size=batch, accelerator=job.nodes[0].accelerator, **own)

@@ -110,6 +110,12 @@ def test_what_takes_a_users_code_is_planned_before_the_framework_is_given_up(fra
     assert export(found, "accelerate").files
 
 
+def test_context_ranks_are_for_devices_whose_attention_takes_them():
+    asked = {"model": "llama3-8b", "gpus": 32, "cluster": "v100-dgx1"}
+    assert plan(PlanRequest(**asked, reasons=False)).strategy.cp == 1
+    assert "it takes no context ranks 8 on v100-sxm2-32gb" in beyond(**asked)[0]
+
+
 def test_where_the_framework_starts_nothing_of_what_is_pinned_it_is_planned_without():
     pins = {"rank_order": "tp-cp-ep-pp-dp", "cp": 4, "tp": 4, "pp": 8}
     found = plan(PlanRequest(model="175b", gpus=1024, pins=pins))
