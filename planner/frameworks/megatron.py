@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from costmodels.layer.recompute_modules import module_mask
-from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, fact, not_made_by, usual
+from costmodels.model.model import Model
+from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, fact, further_mechanisms, not_made_by, usual
 from planner.frameworks.vendors import NO_CUDA, TPU
 from planner.rules.conditions import Columns, Mask, among
 
@@ -101,3 +103,29 @@ BRIDGE: Final = (
         "megatron.bridge.models: layers of a hybrid model are the recipe's", fact(lambda x: not x.model.layer_pattern)),
 )  # fmt: skip
 """What Megatron-Bridge lacks beyond ``RULES``."""
+
+
+_ACTIVATIONS: Final = frozenset({"gelu", "swiglu", "squared_relu"})
+POSITIONS: Final = frozenset({"learned", "rotary", "none"})
+"""Kinds of positions that ``--position-embedding-type`` has, by our names; Megatron-DeepSpeed's has ALiBi too."""
+
+
+def model_lacks(model: Model) -> Iterator[str]:
+    """What of a model no option of Megatron-LM says: its code is the user's."""
+    yield from (f"activation {model.activation}",) if model.activation not in _ACTIVATIONS else ()
+    yield from (f"positions of kind {model.position}",) if model.position not in POSITIONS else ()
+    lacks = {
+        "factor on rotary positions (YaRN) outside latent attention": model.rotary_scaled and model.mla is None,
+        "clamps of an activation other than SwiGLU": model.clamped_activation and model.activation != "swiglu",
+        "norm of queries and keys over all heads together": model.qk_norm == "full",
+        "attention in chunks": model.chunked_attention and model.sliding_window is not None,
+        "block whose two halves run in parallel": model.parallel_block,
+        "norms behind a block": model.num_norms > 2,
+        "norm behind the embedding": model.embedding_norm,
+        "factorised embedding": model.embedding_size is not None,
+        "bias of the output head": model.head_bias,
+        "localized filtering": model.localized_filtering,
+        "norms without weights": not model.norm_weight,
+        "biases of only some projections": model.output_bias != model.ffn_bias,
+    }
+    yield from (lack for lack, has in (lacks | further_mechanisms(model)).items() if has)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -34,6 +34,7 @@ class Framework:
         launches: stacks that a job is launched with by its files where no framework is asked for.
         own_code: what it starts only from a user's code that is written for it, which a search proposes where it is
             pinned.
+        model_lacks: what of a model its own options lack, which takes a user's code.
     """
 
     stacks: tuple[str, ...]
@@ -44,6 +45,7 @@ class Framework:
     main_grads: Literal["fp32"] | None = None
     launches: tuple[str, ...] = ()
     own_code: tuple[FrameworkRule, ...] = ()
+    model_lacks: Callable[[Model], Iterable[str]] = lambda _model: ()
 
     @property
     def stack(self) -> str:
@@ -80,7 +82,13 @@ _PARTS: Final = ("full-recompute", "full-recompute-hides")
 """Rules about what is dominated only where layers can be recomputed one by one."""
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
-    "megatron-lm": Framework(_MEGATRON, (*megatron.RULES, *megatron.ALONE), "alike", launches=_MEGATRON[:3]),
+    "megatron-lm": Framework(
+        _MEGATRON,
+        (*megatron.RULES, *megatron.ALONE),
+        "alike",
+        launches=_MEGATRON[:3],
+        model_lacks=megatron.model_lacks,
+    ),
     "megatron-bridge": Framework(
         (*_NEMO, "megatron-core"), (*megatron.BRIDGE, *megatron.RULES), "alike", main_grads="fp32"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.errors import BadRequest
-from planner.frameworks.registry import usual_framework
+from planner.frameworks.registry import FRAMEWORKS, usual_framework
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, resolve
@@ -32,4 +32,6 @@ def resolve_search(request: PlanRequest) -> Resolved:
     if request.framework is None and not found.mixed and (framework := usual_framework(scenario)):
         scenario = replace(scenario, framework=framework)
         said.append(f"a plan that {framework} starts (--for any allows others)")
+    if scenario.framework and (lacks := ", ".join(FRAMEWORKS[scenario.framework].model_lacks(scenario.model))):
+        said.append(f"code of yours for what {scenario.framework}'s options lack of {scenario.model.name}: {lacks}")
     return replace(found, request=request, scenario=scenario, defaults=(*found.defaults, *said))

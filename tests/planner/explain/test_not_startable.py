@@ -86,6 +86,16 @@ def test_one_rank_runs_the_distributed_optimizer_for_what_only_it_offloads():
     assert plan(PlanRequest(model="llama3-8b", gpus=1, framework="megatron-lm", reasons=False)).fits
 
 
+def test_what_the_options_of_the_framework_lack_of_a_model_is_said_with_the_plan():
+    asked = {"gpus": 64, "reasons": False}
+    line = "code of yours for what megatron-lm's options lack of mpt-7b: positions of kind alibi"
+    assert line in plan(PlanRequest(model="mpt-7b", **asked)).defaults
+    assert not any("code of yours" in said for said in plan(PlanRequest(model="llama3-8b", **asked)).defaults)
+    assert not any(
+        "code of yours" in said for said in plan(PlanRequest(model="mpt-7b", stack="fsdp", **asked)).defaults
+    )
+
+
 def test_adapters_that_the_framework_of_the_stack_does_not_train_are_said():
     (said,) = remarks(model="llama3-8b", gpus=8, adapters="16", stack="nanotron", reasons=False)
     assert "nanotron cannot start this plan: it takes no adapters 16" in said
