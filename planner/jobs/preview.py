@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Final
+from typing import Any, Final
 
 from planner.answer.plan import Plan, Strategy
 from planner.answer.text import name_in
@@ -24,6 +24,10 @@ _FORKS: Final[Mapping[str, str]] = data("preview")["forks"]
 
 _OTHERS: Final[Mapping[str, str]] = data("preview")["others"]
 """Stacks that are launched otherwise, and how."""
+
+
+_OWN: Final[Mapping[str, Mapping[str, Any]]] = {name: data("preview")[name] for name in ("has", "lacks", "calls")}
+"""By stack, options that its parser has, lacks, or calls otherwise, where they are not all of Megatron-LM's."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,26 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     lost = ", ".join(path for path in changed if not (own and path in CARRIED))
     unsaid = (f"these settings of the stack are not in them: {lost}",) if lost else ()
     about = (*unsaid, *remarks, *about_states, *about_stack, *way, *groups_in_turn(strategy.stages))
-    return Launch(tuple(OPTIONS.words(values | states | assumed)), (*_owner(plan), *about))
+    said, absent = _of_its_own(stack, OPTIONS.words(values | states | assumed))
+    return Launch(said, (*_owner(plan), *absent, *about))
+
+
+def _of_its_own(stack: str, words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Megatron-LM's arguments in the words of a stack's own parser, and a remark on those that it does not have."""
+    has, lacks, calls = (
+        _OWN[table].get(stack, other) for table, other in (("has", None), ("lacks", ""), ("calls", {}))
+    )
+    said: list[str] = []
+    absent: list[str] = []
+    for option, *values in _options(words):
+        name = option.removeprefix("--")
+        if (called := calls.get(" ".join([name, *values]))) is not None:
+            said += [f"--{called}"] if called else []
+        elif name in calls or (name in has.split() if has else name not in lacks.split()):
+            said += [f"--{calls.get(name, name)}", *values]
+        elif not name.startswith("overlap-"):  # it does what was priced without being told
+            absent.append(option)
+    return tuple(said), (f"its parser has no {', '.join(absent)}, which say what the plan has",) if absent else ()
 
 
 def _check(plan: Plan) -> None:
@@ -139,9 +162,13 @@ def block(words: Sequence[str], width: int) -> list[str]:
 
 def _items(words: Sequence[str]) -> Iterator[str]:
     """An option with its values."""
+    yield from map(shlex.join, _options(words))
+
+
+def _options(words: Sequence[str]) -> Iterator[list[str]]:
     for place, word in enumerate(words):
         if word.startswith("--"):
-            yield shlex.join([word, *takewhile(lambda value: not value.startswith("--"), words[place + 1 :])])
+            yield [word, *takewhile(lambda value: not value.startswith("--"), words[place + 1 :])]
 
 
 def _broken(words: Sequence[str], room: int) -> Iterator[str]:
