@@ -25,7 +25,7 @@ from costmodels.strategy import AXES
 from hardware.catalogue import accelerator, names
 from planner.answer.load import strategy_from_plan
 from planner.answer.plan import Plan, Stage, Strategy
-from planner.answer.text import name_in, why_infeasible
+from planner.answer.text import BY_GROUP, name_in, why_infeasible
 from planner.errors import BadRequest
 from planner.frameworks.conditions import Facts
 from planner.frameworks.registry import FRAMEWORKS
@@ -286,9 +286,8 @@ def job_of(plan: Plan) -> Job:
     """The plan with its records read."""
     if plan.strategy is None or plan.status == "infeasible":
         raise Inexpressible(f"the plan is infeasible, so there is nothing to launch: {why_infeasible(plan)}")
-    if any(stage.tp or stage.dp for stage in plan.strategy.stages):
-        one = "launchers give every stage the same degrees, but this plan's differ between node groups"
-        raise Inexpressible(f"{one}; --format json has them by stage")
+    if plan.strategy.by_group:
+        raise Inexpressible(f"{BY_GROUP}; --format json has them by stage")
     model, cluster, stack = (plan.request.get(name) for name in ("model", "cluster", "stack"))
     if not isinstance(model, Mapping) or not isinstance(cluster, Mapping):
         raise BadRequest("the answer lacks its model and cluster; make it again with `plan --format json`")

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from planner.answer.plan import Plan, Strategy
-from planner.answer.text import name_in
+from planner.answer.text import BY_GROUP, name_in
 from planner.errors import BadRequest
 from planner.frameworks.registry import framework_of
 from planner.jobs.job import broken, device_lack, groups_in_turn, job_of, uncarried_choices
@@ -40,9 +40,8 @@ class Launch:
 
 def launch(plan: Plan, strategy: Strategy) -> Launch:
     """How to start what was planned."""
-    if any(stage.tp or stage.dp for stage in strategy.stages):
-        one = "launcher options give every stage the same degrees, but this plan's differ between node groups"
-        raise BadRequest(f"{one}; --format json has them by stage")
+    if strategy.by_group:
+        raise BadRequest(f"{BY_GROUP}; --format json has them by stage")
     stack, precision = _family(plan), str(plan.request.get("precision") or "bf16")
     _check(plan)
     if stack == "torchtitan":

@@ -101,6 +101,16 @@ def test_adapters_that_the_framework_of_the_stack_does_not_train_are_said():
     assert "nanotron cannot start this plan: it takes no adapters 16" in said
 
 
+def test_degrees_that_differ_between_node_groups_are_not_started():
+    asked = {"model": "gemma3-1b", "gpus": 128, "cluster": "a100-two-networks", "reasons": False}
+    found, alike = (plan(PlanRequest(**asked, **more)) for more in ({}, {"pins": {"tp": 1, "pp": 2, "dp": 64}}))
+    assert found.strategy.by_group
+    assert not found.startable
+    assert any(said.startswith("launchers give every stage the same degrees") for said in found.warnings)
+    assert alike.startable
+    assert export(alike, "megatron-lm").files
+
+
 def test_what_needs_a_users_own_code_is_planned_only_where_its_axis_is_pinned():
     asked = {"model": "llama3-8b", "gpus": 64, "stack": "deepspeed", "seq_length": 65536, "reasons": False}
     assert plan(PlanRequest(**asked)).strategy.cp == 1
