@@ -98,6 +98,11 @@ class Stage(Record):
 class Strategy(Record):
     """A full set of degrees and switches."""
 
+    @property
+    def by_group(self) -> bool:
+        """Whether the degrees differ between node groups, and stand at the stages."""
+        return any(stage.tp or stage.dp for stage in self.stages)
+
     tp: int
     cp: int
     cp_kind: str

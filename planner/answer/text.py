@@ -33,6 +33,8 @@ BEST = "the best plan"
 """Name of the alternative to a configuration that somebody runs."""
 WITHOUT = " (nothing fits without)"
 """End of the remark that something that saves memory was not asked for."""
+BY_GROUP = "launchers give every stage the same degrees, but this plan's differ between node groups"
+"""Why no framework's files start a plan over several node groups."""
 NO_OFFLOADING = "without offloading"
 """What a proof leaves out unless it is asked for: the restriction that most often matters."""
 

@@ -16,17 +16,24 @@ from costmodels.strategy import Strategies
 from costmodels.useful_flops import causal_excess
 from planner.answer.build import frame_record, priced_record
 from planner.answer.plan import Plan, Prediction, Proof, Rejection
-from planner.answer.text import main_restriction, nearly_full_warning
+from planner.answer.text import BY_GROUP, main_restriction, nearly_full_warning
 from planner.errors import OutOfTime, UnfilledPins
 from planner.explain import verdict as explain
 from planner.explain.combination import contradiction, nearest_given, nearest_searched
 from planner.explain.infeasible import refusal_reasons, rejections
 from planner.explain.nearest import NEAREST, nearest_request, nearest_strategy
 from planner.explain.runners_up import alternatives, runners_up
-from planner.explain.warnings import beyond_framework, memory_edge, memory_headroom, not_startable, unused_pin_values
+from planner.explain.warnings import (
+    beyond_framework,
+    makes_no_programs,
+    memory_edge,
+    memory_headroom,
+    not_startable,
+    unused_pin_values,
+)
 from planner.explain.what_helps import what_helps, wins_by_saving
 from planner.explain.why_not import challenges, why_not_lines
-from planner.frameworks.vendors import BY_XLA, XLA, needs_cuda
+from planner.frameworks.vendors import TPU, XLA
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
@@ -120,7 +127,7 @@ def conclude(search: Search, budget: Budget) -> Plan:
         return _infeasible(search.resolved, refusal_reasons(search.resolved, search.space, search.outcome))
     found = prefer_measured(search, budget)
     settled = _settled(found, budget, largest=0)
-    return Plan(**settled | _start(found, settled["warnings"]))
+    return Plan(**settled | _start(found, settled))
 
 
 def _check_found(outcome: Outcome, budget: Budget) -> None:
@@ -156,7 +163,7 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
     efforts = SEVERAL_GROUPS if several else ONE_GROUP
     settled = _with_trust(search, budget)
     if not (reasons and resolved.request.reasons):
-        return Plan(**settled | _start(search, settled["warnings"]))
+        return Plan(**settled | _start(search, settled))
     budget.settle("comparing with other choices")
     tried = challenges(search, budget.part(efforts.challenges, share=1 / 3))
     others = runners_up(search, tried, budget.part(efforts.runners_up, share=1 / 2))
@@ -169,11 +176,11 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
         memory, code = (budget.part(efforts.faster, share=1 / 4) for _ in range(2))
         full = (*memory_headroom(search, memory), *memory_edge(search, memory))
         settled["choices"] = (*full, *beyond_framework(search, code))
-        settled |= _start(search, settled["warnings"])
         if search.objective.by_time:
             settled["better_validated"] = better_validated(
                 outcome, search.taken, search.objective.scenario, resolved.margin
             )
+    settled |= _start(search, settled)
     settled["alternatives"], settled["why_not"] = alternatives(search, others.best), why_not_lines(search, tried)
     budget.settle("looking for what would help")
     helps = what_helps(search, budget.part(efforts.helps, share=1.0))  # last, as it takes all the time that is left
@@ -186,12 +193,15 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
     )
 
 
-def _start(search: Search, warnings: tuple[str, ...]) -> dict[str, Any]:
-    """Fields that say whether the stack's framework starts the plan, behind other warnings; nobody knows of several."""
-    if isinstance(search.space, MixedSpace):
-        return {}
-    refused = not_startable(search)
-    return {"warnings": (*warnings, *refused), "startable": not refused}
+def _start(search: Search, settled: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields that say whether the stack's framework starts a plan of these fields, behind other warnings."""
+    refused: tuple[str, ...]
+    if isinstance(search.space, MixedSpace):  # of whose rules no framework's are
+        refused = (f"{BY_GROUP}; --format json has them by stage",) if settled["strategy"].by_group else ()
+    else:
+        refused = not_startable(search)
+    startable = not (refused or makes_no_programs(search.resolved.scenario))
+    return {"warnings": (*settled["warnings"], *refused), "startable": startable}
 
 
 def _with_trust(search: Search, budget: Budget) -> dict[str, Any]:
@@ -347,8 +357,9 @@ def _warnings(row: Strategies, priced: Price, resolved: Resolved, predicted: Pre
     if NEARLY_FULL < share[stage] <= 1.0 and not resolved.margin:
         found.append(nearly_full_warning(stage, float(share[stage])))
     stack = resolved.scenario.stack.name
-    if device.vendor in BY_XLA and needs_cuda(stack):
-        found.append(f"{stack} does not run on {device.name}; --stack {XLA} does, through XLA")
+    if makes_no_programs(resolved.scenario):
+        other = f"--stack {XLA} {'does' if device.vendor == TPU else 'comes nearest'}, through XLA"
+        found.append(f"{stack} does not run on {device.name}; {other}")
     halved = predicted.mfu / causal_excess(resolved.scenario)
     if predicted.mfu > FLATTERED * halved or max(predicted.mfu, predicted.hfu) > HIGH:
         whole = "MFU and HFU count attention in full, though causal kernels compute only half of it"

@@ -21,6 +21,7 @@ from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import as_rejections, order_refusals
 from planner.explain.levers import scale_device
 from planner.frameworks.registry import FRAMEWORKS, framework_of
+from planner.frameworks.vendors import BY_XLA, needs_cuda
 from planner.request.budget import Budget
 from planner.request.pins import Pin, shown_value
 from planner.request.resolve import Resolved
@@ -157,6 +158,11 @@ WORTH_IT: Final = 0.01
 _DEGREES: Final = ("tp", "cp", "pp", "ep", "dp")
 
 
+def makes_no_programs(scenario: Scenario) -> bool:
+    """Whether the stack runs on GPUs alone and these devices take programs by XLA, which every plan warns of."""
+    return scenario.group.accelerator.vendor in BY_XLA and needs_cuda(scenario.stack.name)
+
+
 def not_startable(search: Search) -> tuple[str, ...]:
     """The remark that a plan cannot be started, where no framework was asked for; none where it can, or nobody knows.
 
@@ -164,13 +170,13 @@ def not_startable(search: Search) -> tuple[str, ...]:
     the search has seen, under their even split.
     """
     objective, request, best = search.objective, search.resolved.request, search.taken
-    framework = framework_of(objective.scenario.stack.name)
-    if objective.scenario.framework or framework is None or request.adapters:
+    framework = framework_of(objective.scenario.stack.name, adapters=request.adapters)
+    if objective.scenario.framework or framework is None:
         return ()
     scenario = replace(objective.scenario, framework=framework)
     rules = tuple(rule for rule in binding(scenario) if rule.kind == "framework")
     broken = [rule for rule in rules if not _passes(best.row, (rule,), scenario).all()]
-    if not broken or any(rule.name.endswith("-device") for rule in broken):
+    if not broken or makes_no_programs(scenario):
         return ()
     of_the_job = [rule for rule in broken if rule.reads == ("tp",)]
     lack = sentence((*of_the_job, *broken)[0], best.row.row(0), scenario)

@@ -37,6 +37,8 @@ class Facts:
     accelerator: str = ""
     vendor: str = ""
     """Who made the accelerators; none where it is not known, and then every framework may run there."""
+    architecture: str = ""
+    """Of the accelerators, in the words of the catalogue; none where it is not known."""
 
 
 def facts_of(scenario: Scenario) -> Facts:
@@ -49,6 +51,7 @@ def facts_of(scenario: Scenario) -> Facts:
         switches=scenario.stack.switches,
         accelerator=scenario.group.accelerator.name,
         vendor=scenario.group.accelerator.vendor,
+        architecture=scenario.group.accelerator.architecture,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from costmodels.layer.recompute_modules import module_mask
-from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, fact, not_made_by, usual
+from costmodels.model.model import Model
+from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, fact, further_mechanisms, not_made_by, usual
 from planner.frameworks.vendors import NO_CUDA, TPU
 from planner.rules.conditions import Columns, Mask, among
 
@@ -24,11 +26,12 @@ def _muon_shares_all(c: Columns, x: Facts) -> Mask:
 
 
 def _narrow_states_sharded(c: Columns, x: Facts) -> Mask:
-    """Narrow master weights or moments, and states on the host, are of a sharded Adam."""
+    """Narrow master weights or moments, and states on the host, are of a sharded Adam, be it over one rank."""
     optimizer = x.switches.optimizer
     narrow = x.switches.main_params != "fp32" or optimizer in {"adam-bf16", "adam-8bit"}
     hosted = among(c, "offload", ["optimizer"])
-    return ~(hosted | narrow) | ((c["zero_stage"] > 0) & optimizer.startswith("adam"))
+    sharded = (c["zero_stage"] > 0) | (c["dp"] * c["cp"] == 1)
+    return ~(hosted | narrow) | (sharded & optimizer.startswith("adam"))
 
 
 def _mapped_experts_alike(c: Columns, x: Facts) -> Mask:
@@ -45,6 +48,9 @@ def _expert_copies(c: Columns, x: Facts) -> Mask:
     return (c["zero_stage"] == 0) | (replicas % np.maximum(copies, 1) == 0)
 
 
+_BEFORE_AMPERE: Final = ("Pascal", "Volta", "Turing")
+"""Architectures whose attention Transformer Engine leaves to PyTorch's products, which take no context ranks."""
+
 RULES: Final = (
     FrameworkRule("megatron-device", ("tp",), NO_CUDA, "megatron.training.initialize: initialize_megatron",
         not_made_by(TPU, "AWS")),
@@ -58,7 +64,7 @@ RULES: Final = (
     FrameworkRule("megatron-muon", SHARD,
         "no optimizer {optimizer} under ZeRO stage {zero_stage} over {sharding_degree} of {dp} x {cp} ranks; stage 1 "
         "over all of them works", f"{_ARGUMENTS}: validate_args, Muon", _muon_shares_all),
-    FrameworkRule("megatron-narrow-states", ("zero_stage", "offload"),
+    FrameworkRule("megatron-narrow-states", ("cp", "dp", "zero_stage", "offload"),
         "no optimizer {optimizer} with master weights in {main_params} and offload {offload} under ZeRO stage "
         "{zero_stage}: a sharded Adam alone has narrow or offloaded states",
         "megatron.core.optimizer.optimizer_config: OptimizerConfig.__post_init__", _narrow_states_sharded),
@@ -67,6 +73,10 @@ RULES: Final = (
     usual("megatron-fused-loss",
         "megatron.core.model_parallel_config: ModelParallelConfig.cross_entropy_fusion_impl"),
     usual("megatron-loss", f"{_ARGUMENTS}: --cross-entropy-fusion-impl"),
+    FrameworkRule("megatron-context-kernel", ("cp",),
+        "no context ranks {cp} on {accelerator}: the kernels that take them run from Ampere on; 1 works",
+        "transformer_engine.pytorch.attention.dot_product_attention.utils: get_attention_backend, of 2.x",
+        lambda c, x: (c["cp"] == 1) | (x.architecture not in _BEFORE_AMPERE)),
     FrameworkRule("megatron-mapping", ("tp", "cp", "pp", "ep", "etp", "rank_order"),
         "no rank order {rank_order} with {cp} context ranks: experts {ep} x {etp} and the rest need as many replicas",
         _GROUPS, _mapped_experts_alike),
@@ -98,3 +108,29 @@ BRIDGE: Final = (
         "megatron.bridge.models: layers of a hybrid model are the recipe's", fact(lambda x: not x.model.layer_pattern)),
 )  # fmt: skip
 """What Megatron-Bridge lacks beyond ``RULES``."""
+
+
+_ACTIVATIONS: Final = frozenset({"gelu", "swiglu", "squared_relu"})
+POSITIONS: Final = frozenset({"learned", "rotary", "none"})
+"""Kinds of positions that ``--position-embedding-type`` has, by our names; Megatron-DeepSpeed's has ALiBi too."""
+
+
+def model_lacks(model: Model) -> Iterator[str]:
+    """What of a model no option of Megatron-LM says: its code is the user's."""
+    yield from (f"activation {model.activation}",) if model.activation not in _ACTIVATIONS else ()
+    yield from (f"positions of kind {model.position}",) if model.position not in POSITIONS else ()
+    lacks = {
+        "factor on rotary positions (YaRN) outside latent attention": model.rotary_scaled and model.mla is None,
+        "clamps of an activation other than SwiGLU": model.clamped_activation and model.activation != "swiglu",
+        "norm of queries and keys over all heads together": model.qk_norm == "full",
+        "attention in chunks": model.chunked_attention and model.sliding_window is not None,
+        "block whose two halves run in parallel": model.parallel_block,
+        "norms behind a block": model.num_norms > 2,
+        "norm behind the embedding": model.embedding_norm,
+        "factorised embedding": model.embedding_size is not None,
+        "bias of the output head": model.head_bias,
+        "localized filtering": model.localized_filtering,
+        "norms without weights": not model.norm_weight,
+        "biases of only some projections": model.output_bias != model.ffn_bias,
+    }
+    yield from (lack for lack, has in (lacks | further_mechanisms(model)).items() if has)

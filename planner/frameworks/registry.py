@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -34,6 +34,7 @@ class Framework:
         launches: stacks that a job is launched with by its files where no framework is asked for.
         own_code: what it starts only from a user's code that is written for it, which a search proposes where it is
             pinned.
+        model_lacks: what of a model its own options lack, which takes a user's code.
     """
 
     stacks: tuple[str, ...]
@@ -44,6 +45,7 @@ class Framework:
     wide_gradients: tuple[str, ...] = ()
     launches: tuple[str, ...] = ()
     own_code: tuple[FrameworkRule, ...] = ()
+    model_lacks: Callable[[Model], Iterable[str]] = lambda _model: ()
 
     @property
     def stack(self) -> str:
@@ -80,7 +82,13 @@ _PARTS: Final = ("full-recompute", "full-recompute-hides")
 """Rules about what is dominated only where layers can be recomputed one by one."""
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
-    "megatron-lm": Framework(_MEGATRON, (*megatron.RULES, *megatron.ALONE), "alike", launches=_MEGATRON[:3]),
+    "megatron-lm": Framework(
+        _MEGATRON,
+        (*megatron.RULES, *megatron.ALONE),
+        "alike",
+        launches=_MEGATRON[:3],
+        model_lacks=megatron.model_lacks,
+    ),
     "megatron-bridge": Framework(
         (*_NEMO, "megatron-core"),
         (*megatron.BRIDGE, *megatron.RULES),
@@ -119,15 +127,20 @@ TRAINERS: Final = {"trl": "accelerate", "llamafactory": "accelerate", "axolotl":
 """Trainers whose files plans are written for, and the framework that shards under each."""
 
 
-def framework_of(stack: str) -> str | None:
-    """The framework whose files launch a job of a stack; None where it is not known."""
-    return next((name for name, framework in FRAMEWORKS.items() if stack in framework.launches), None)
+_OF_ADAPTERS: Final = {"megatron-lm": "megatron-bridge"}
+"""For a framework that trains no adapters, the one on the same stack that does."""
+
+
+def framework_of(stack: str, *, adapters: object = None) -> str | None:
+    """The framework whose files launch a job of a stack, with ``adapters`` if any train; None where it is not known."""
+    name = next((name for name, framework in FRAMEWORKS.items() if stack in framework.launches), None)
+    return _OF_ADAPTERS.get(name, name) if name and adapters else name
 
 
 def usual_framework(scenario: Scenario) -> str:
     """The framework that a plan is for where none is asked for: that of the stack; "" where it starts no such job."""
-    name = framework_of(scenario.stack.name)
-    if name is None or scenario.frozen:
+    name = framework_of(scenario.stack.name, adapters=scenario.frozen)
+    if name is None:
         return ""
     any_row, facts = {"tp": np.ones(1, dtype=np.int64)}, facts_of(scenario)
     of_the_job = (one for one in FRAMEWORKS[name].constraints if one.reads == ("tp",) and one.holds_in(""))

@@ -25,7 +25,7 @@ from costmodels.strategy import AXES
 from hardware.catalogue import accelerator, names
 from planner.answer.load import strategy_from_plan
 from planner.answer.plan import Plan, Stage, Strategy
-from planner.answer.text import name_in, why_infeasible
+from planner.answer.text import BY_GROUP, name_in, why_infeasible
 from planner.errors import BadRequest
 from planner.frameworks.conditions import Facts
 from planner.frameworks.registry import FRAMEWORKS
@@ -199,9 +199,17 @@ class Job:
     @property
     def vendor(self) -> str:
         """Who made the accelerators; empty where the catalogue does not know them."""
+        return self._of_accelerators("vendor")
+
+    @property
+    def architecture(self) -> str:
+        """Of the accelerators; empty where the catalogue does not know it, or they have several."""
+        return self._of_accelerators("architecture")
+
+    def _of_accelerators(self, what: str) -> str:
         known, used = names("accelerator"), {part.accelerator for part in self.nodes}
-        vendors = {accelerator(name).vendor for name in used if name in known}
-        return vendors.pop() if len(vendors) == 1 else ""
+        found = {str(getattr(accelerator(name), what)) for name in used if name in known}
+        return found.pop() if len(found) == 1 else ""
 
     @property
     def node_count(self) -> int:
@@ -277,9 +285,8 @@ def job_of(plan: Plan) -> Job:
     """The plan with its records read."""
     if plan.strategy is None or plan.status == "infeasible":
         raise Inexpressible(f"the plan is infeasible, so there is nothing to launch: {why_infeasible(plan)}")
-    if any(stage.tp or stage.dp for stage in plan.strategy.stages):
-        one = "launchers give every stage the same degrees, but this plan's differ between node groups"
-        raise Inexpressible(f"{one}; --format json has them by stage")
+    if plan.strategy.by_group:
+        raise Inexpressible(f"{BY_GROUP}; --format json has them by stage")
     model, cluster, stack = (plan.request.get(name) for name in ("model", "cluster", "stack"))
     if not isinstance(model, Mapping) or not isinstance(cluster, Mapping):
         raise BadRequest("the answer lacks its model and cluster; make it again with `plan --format json`")
@@ -355,6 +362,8 @@ def device_lack(job: Job, framework: str) -> str | None:
 
 
 def _facts(job: Job) -> Facts:
-    own = {name: getattr(job, name) for name in ("model", "seq_length", "precision", "switches", "vendor")}
+    own = {
+        name: getattr(job, name) for name in ("model", "seq_length", "precision", "switches", "vendor", "architecture")
+    }
     batch = job.strategy.global_batch_size
     return Facts(global_batch_size=batch, accelerator=job.nodes[0].accelerator, **own)

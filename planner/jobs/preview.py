@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Final
+from typing import Any, Final
 
 from planner.answer.plan import Plan, Strategy
-from planner.answer.text import name_in
+from planner.answer.text import BY_GROUP, name_in
 from planner.errors import BadRequest
 from planner.frameworks.registry import framework_of
 from planner.jobs.job import broken, device_lack, groups_in_turn, job_of, uncarried_choices
@@ -26,6 +26,10 @@ _OTHERS: Final[Mapping[str, str]] = data("preview")["others"]
 """Stacks that are launched otherwise, and how."""
 
 
+_OWN: Final[Mapping[str, Mapping[str, Any]]] = {name: data("preview")[name] for name in ("has", "lacks", "calls")}
+"""By stack, options that its parser has, lacks, or calls otherwise, where they are not all of Megatron-LM's."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """Arguments, and remarks on whose they are and what they cannot say."""
@@ -36,9 +40,8 @@ class Launch:
 
 def launch(plan: Plan, strategy: Strategy) -> Launch:
     """How to start what was planned."""
-    if any(stage.tp or stage.dp for stage in strategy.stages):
-        one = "launcher options give every stage the same degrees, but this plan's differ between node groups"
-        raise BadRequest(f"{one}; --format json has them by stage")
+    if strategy.by_group:
+        raise BadRequest(f"{BY_GROUP}; --format json has them by stage")
     stack, precision = _family(plan), str(plan.request.get("precision") or "bf16")
     _check(plan)
     if stack == "torchtitan":
@@ -58,7 +61,26 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     lost = ", ".join(path for path in changed if not (own and path in CARRIED))
     unsaid = (f"these settings of the stack are not in them: {lost}",) if lost else ()
     about = (*unsaid, *remarks, *about_states, *about_stack, *way, *groups_in_turn(strategy.stages))
-    return Launch(tuple(OPTIONS.words(values | states | assumed)), (*_owner(plan), *about))
+    said, absent = _of_its_own(stack, OPTIONS.words(values | states | assumed))
+    return Launch(said, (*_owner(plan), *absent, *about))
+
+
+def _of_its_own(stack: str, words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Megatron-LM's arguments in the words of a stack's own parser, and a remark on those that it does not have."""
+    has, lacks, calls = (
+        _OWN[table].get(stack, other) for table, other in (("has", None), ("lacks", ""), ("calls", {}))
+    )
+    said: list[str] = []
+    absent: list[str] = []
+    for option, *values in _options(words):
+        name = option.removeprefix("--")
+        if (called := calls.get(" ".join([name, *values]))) is not None:
+            said += [f"--{called}"] if called else []
+        elif name in calls or (name in has.split() if has else name not in lacks.split()):
+            said += [f"--{calls.get(name, name)}", *values]
+        elif not name.startswith("overlap-"):  # it does what was priced without being told
+            absent.append(option)
+    return tuple(said), (f"its parser has no {', '.join(absent)}, which say what the plan has",) if absent else ()
 
 
 def _check(plan: Plan) -> None:
@@ -77,9 +99,9 @@ def _check(plan: Plan) -> None:
 
 def own_refusal(plan: Plan) -> str | None:
     """Why the framework that the stack stands for cannot start the plan; None where it can, or nobody knows."""
-    framework = framework_of(_family(plan))
+    framework = framework_of(_family(plan), adapters=plan.request.get("adapters"))
     one_group = plan.strategy is not None and len({stage.group for stage in plan.strategy.stages}) == 1
-    if framework is None or not one_group or plan.request.get("adapters") or not _is_whole(plan):
+    if framework is None or not one_group or not _is_whole(plan):
         return None
     lack = next(broken(job_of(plan), framework), None)
     return f"{framework} cannot start this plan: {lack}" if lack else None
@@ -139,9 +161,13 @@ def block(words: Sequence[str], width: int) -> list[str]:
 
 def _items(words: Sequence[str]) -> Iterator[str]:
     """An option with its values."""
+    yield from map(shlex.join, _options(words))
+
+
+def _options(words: Sequence[str]) -> Iterator[list[str]]:
     for place, word in enumerate(words):
         if word.startswith("--"):
-            yield shlex.join([word, *takewhile(lambda value: not value.startswith("--"), words[place + 1 :])])
+            yield [word, *takewhile(lambda value: not value.startswith("--"), words[place + 1 :])]
 
 
 def _broken(words: Sequence[str], room: int) -> Iterator[str]:

@@ -143,7 +143,7 @@ def export(plan: Plan, name: str, *, version: str | None = None) -> Export:
 def _framework(job: Job) -> str | None:
     """The target that writes what a launcher starts."""
     asked = job.asked("framework")
-    return asked if asked and asked != ANY else framework_of(job.stack)
+    return asked if asked and asked != ANY else framework_of(job.stack, adapters=job.adapters)
 
 
 def _with_unsaid(made: Export, job: Job, name: str) -> Export:

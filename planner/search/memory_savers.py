@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from costmodels.strategy import Strategies
 from planner.answer.plan import Advice, Plan
 from planner.answer.text import WITHOUT, format_seconds
 from planner.errors import BadRequest, OutOfTime
-from planner.frameworks.registry import ANY
+from planner.frameworks.registry import ANY, FRAMEWORKS
 from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
@@ -113,7 +114,8 @@ def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> Pla
 
     Whatever saves memory is weighed together, and the fastest is taken: more memory never makes it slower. Where all of
     it leaves less than the margin that a search keeps unless it is told otherwise, the margin is what the leanest
-    strategy leaves, not nothing. That its stack's framework starts the plan goes last.
+    strategy leaves, not nothing. That its stack's framework starts the plan goes last, after what it starts only with
+    code of the user's.
     """
     for asked in _wider(request, resolved):
         best = _freest(resolve_search(asked), budget) if asked is not request or _savers(resolved) else None
@@ -128,22 +130,32 @@ def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> Pla
 
 
 def _with_used(request: PlanRequest, resolved: Resolved, row: Strategies) -> PlanRequest:
-    """The request with those ways to save memory that a strategy uses."""
+    """The request with those ways to save memory, and that code of the user's, that a strategy uses."""
     used = {axis: few for axis, few in saver_options(request.pins, resolved.question) if _uses(row, axis)}
-    return request.model_copy(update={"pins": {**request.pins, **used}})
+    pins = {axis: pin for axis, pin in request.pins.items() if axis in resolved.request.pins or _uses(row, axis)}
+    return request.model_copy(update={"pins": {**pins, **used}})
 
 
 def _wider(request: PlanRequest, resolved: Resolved) -> Iterator[PlanRequest]:
-    """The request with ever more of what it leaves open given up: the margin of memory, the framework."""
-    yield request
-    open_margin = resolved.margin_is_usual
-    open_framework = request.framework is None and resolved.scenario.framework
-    if open_margin:
-        yield request.model_copy(update={"memory_margin": 0.0})
-    if open_framework:
-        yield request.model_copy(update={"framework": ANY})
-    if open_margin and open_framework:
-        yield request.model_copy(update={"memory_margin": 0.0, "framework": ANY})
+    """The request with ever more of what it leaves open given up: the margin of memory, the framework.
+
+    Before the framework goes what it starts only with a user's code is allowed.
+    """
+    starts: list[dict[str, object]] = [{}]
+    if coded := _axes_of_own_code(resolved):
+        starts.append({"pins": {**request.pins, **dict.fromkeys(coded, "1..")}})
+    if request.framework is None and resolved.scenario.framework:
+        starts.append({"framework": ANY})
+    margins: list[dict[str, object]] = [{}, {"memory_margin": 0.0}] if resolved.margin_is_usual else [{}]
+    for start, margin in product(starts, margins):
+        yield request.model_copy(update={**start, **margin}) if start or margin else request
+
+
+def _axes_of_own_code(resolved: Resolved) -> tuple[str, ...]:
+    """Axes that a search leaves at 1 because its framework starts them only with a user's code."""
+    framework = FRAMEWORKS.get(resolved.scenario.framework)
+    rules = framework.own_code if framework else ()
+    return tuple(axis for rule in rules for axis in rule.reads if axis not in resolved.request.pins)
 
 
 def _savers(resolved: Resolved) -> dict[str, Pin]:
@@ -178,7 +190,7 @@ def _leanest(resolved: Resolved, budget: Budget) -> float:
 
 
 def _uses(row: Strategies, axis: str) -> bool:
-    return bool(getattr(row, axis)[0] != _PLAIN[axis])
+    return bool(getattr(row, axis)[0] != _PLAIN.get(axis, 1))
 
 
 def best_of(question: AnyScenario, pins: Mapping[str, Pin], budget: Budget) -> Incumbent | None:
@@ -205,16 +217,31 @@ def note_savers(found: Plan, request: PlanRequest, there: Instead) -> Plan:
     if found.strategy is None or found.prediction is None:
         return found
     words = _words(found.strategy.recompute_num_layers, found.strategy.offload)
-    said = [] if there.request.pins == request.pins else [_remark(words, found.prediction.iteration_seconds, there)]
+    added = there.request.pins.keys() - request.pins.keys()
+    said = [_remark(words, found.prediction.iteration_seconds, there)] if added & _PLAIN.keys() else []
+    coded = _own_code(found, there.request, added - _PLAIN.keys())
     margin = there.request.memory_margin
     said += [f"memory margin {margin:.1%} {NO_MARGIN}"] if margin != request.memory_margin else []
     said += [NO_FRAMEWORK] if there.request.framework != request.framework else []
-    changes: dict[str, object] = {"defaults": (*found.defaults, *said)}
+    said += coded
+    warnings = (*found.warnings, *coded.values())
+    changes: dict[str, object] = {"defaults": (*found.defaults, *said), "warnings": warnings}
     if math.isfinite(there.without):
         seconds = found.prediction.iteration_seconds
         text = f"{words}: {_faster(seconds, there)}"
         changes["saving_memory"] = Advice(subject=words, text=text, iteration_seconds=seconds)
     return found.model_copy(update=changes)
+
+
+def _own_code(found: Plan, request: PlanRequest, axes: Collection[str]) -> dict[str, str]:
+    """Of the axes that were allowed, what of a plan takes a user's code, with the code that it takes."""
+    if not axes:
+        return {}
+    name, degrees = resolve_search(request).scenario.framework, vars(found.strategy)
+    coded = [(axis, rule) for rule in FRAMEWORKS[name].own_code for axis in rule.reads if axis in axes]
+    return {
+        f"{axis} {degrees[axis]}{WITHOUT}": f"{name} takes {rule.sentence.format(**degrees)}" for axis, rule in coded
+    }
 
 
 def _remark(words: str, seconds: float, there: Instead) -> str:

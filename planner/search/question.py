@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from planner.errors import BadRequest
-from planner.frameworks.registry import framework_of, usual_framework
+from planner.frameworks.registry import FRAMEWORKS, usual_framework
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, describe_gradients, resolve, written_gradients
 from planner.trust.memory import SURE, usual_margin
-
-_OF_ADAPTERS: Final = {"megatron-lm": "megatron-bridge"}
-"""For a framework that trains no adapters, the one that does."""
 
 
 def resolve_search(request: PlanRequest) -> Resolved:
@@ -40,7 +36,6 @@ def resolve_search(request: PlanRequest) -> Resolved:
             said = [*describe_gradients(grads, framework), *said]
         scenario = replace(found.scenario, framework=framework)
         said.append(f"a plan that {framework} starts (--for any allows others)")
-    elif request.framework is None and scenario.frozen and (own := framework_of(scenario.stack.name)):
-        own = _OF_ADAPTERS.get(own, own)
-        said.append(f"a plan that {own} may not start (--for {own} keeps to those)")
+    if scenario.framework and (lacks := ", ".join(FRAMEWORKS[scenario.framework].model_lacks(scenario.model))):
+        said.append(f"code of yours for what {scenario.framework}'s options lack of {scenario.model.name}: {lacks}")
     return replace(found, request=request, scenario=scenario, defaults=(*found.defaults, *said))

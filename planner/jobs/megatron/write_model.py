@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
 from costmodels.model.model import Experts, LatentAttention, Model
-from planner.frameworks.conditions import further_mechanisms
-from planner.jobs.megatron.options import OPTIONS
+from planner.frameworks.megatron import POSITIONS, model_lacks
 from planner.jobs.models import model_constants
-from planner.jobs.options import applicable
 
 _ACTIVATIONS: Final[dict[str, dict[str, Any]]] = {
     "gelu": {},
@@ -20,7 +17,6 @@ _ACTIVATIONS: Final[dict[str, dict[str, Any]]] = {
 _CLAMPED: Final = {"quick_geglu": True, "glu_linear_offset": "1.0", "activation_func_clamp_value": "7.0"}
 """GPT-OSS's: x sigmoid(1.702 x) times a linear branch plus one, both clamped at seven (its config's `swiglu_limit`)."""
 _STEERED: Final = {"moe_router_score_function": "sigmoid", "router_bias": True}
-_POSITIONS: Final = frozenset(OPTIONS["position"].values.values())
 
 
 def model_values(model: Model, *, seq_length: int) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -37,7 +33,9 @@ def model_values(model: Model, *, seq_length: int) -> tuple[dict[str, Any], tupl
         sizes = ("num_heads", "head_dim", "state_size", "num_groups")
         values |= {f"mamba_{name}": getattr(model.mamba, name) for name in sizes}
     values |= {"mtp_layers": model.mtp_layers} if model.mtp_layers and not model.layer_pattern else {}
-    return values, tuple(f"the model is not complete: Megatron-LM's options have no {lack}" for lack in _lacks(model))
+    return values, tuple(
+        f"the model is not complete: Megatron-LM's options have no {lack}" for lack in model_lacks(model)
+    )
 
 
 def _sizes(model: Model, seq_length: int) -> dict[str, Any]:
@@ -49,7 +47,7 @@ def _sizes(model: Model, seq_length: int) -> dict[str, Any]:
         "ffn_hidden_size": model.ffn_hidden_size,
         "seq_length": seq_length,
         "max_positions": max(seq_length, model.max_positions),
-        "position": model.position if model.position in _POSITIONS else "none",
+        "position": model.position if model.position in POSITIONS else "none",
         "rotary_fraction": model.rotary_fraction if part else None,
         "tokenizer_type": "NullTokenizer",
         "vocab_size": model.vocab_size - 1,
@@ -124,23 +122,3 @@ def _latent(mla: LatentAttention) -> dict[str, Any]:
         "q_lora_rank": mla.q_lora_rank or None,
         **{name: getattr(mla, name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")},
     }
-
-
-def _lacks(model: Model) -> Iterator[str]:
-    yield from (f"activation {model.activation}",) if model.activation not in _ACTIVATIONS else ()
-    yield from (f"positions of kind {model.position}",) if model.position not in _POSITIONS else ()
-    lacks = {
-        "factor on rotary positions (YaRN) outside latent attention": model.rotary_scaled and model.mla is None,
-        "clamps of an activation other than SwiGLU": model.clamped_activation and model.activation != "swiglu",
-        "norm of queries and keys over all heads together": model.qk_norm == "full",
-        "attention in chunks": model.chunked_attention and model.sliding_window is not None,
-        "block whose two halves run in parallel": model.parallel_block,
-        "norms behind a block": model.num_norms > 2,
-        "norm behind the embedding": model.embedding_norm,
-        "factorised embedding": model.embedding_size is not None,
-        "bias of the output head": model.head_bias,
-        "localized filtering": model.localized_filtering,
-        "norms without weights": not model.norm_weight,
-        "biases of only some projections": model.output_bias != model.ffn_bias,
-    }
-    yield from applicable(lacks | further_mechanisms(model))

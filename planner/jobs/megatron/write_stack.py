@@ -47,14 +47,21 @@ def _optimizer(strategy: Strategy, request: Mapping[str, Any]) -> dict[str, Any]
     switches = switches_of(request)
     name = switches.optimizer
     # The precision-aware optimizer is Adam's, and the distributed optimizer's: gradients alone are narrow without it.
-    aware = _formats(request, name) if name.startswith("adam") and strategy.zero_stage else {}
+    aware = _formats(request, name) if name.startswith("adam") and _distributes(strategy) else {}
     offloaded = strategy.offload.startswith("optimizer")
     values = {"optimizer": name if name in {"sgd", "muon"} else None, **_gradients(request), **aware}
     values["use_precision_aware_optimizer"] = offloaded or any(aware.values())
     if offloaded:
         values |= {"optimizer_cpu_offload": True, "overlap_cpu_optimizer_d2h_h2d": True}
         values["offload_fraction"] = switches.offload_fraction
+    if values["use_precision_aware_optimizer"] and _distributes(strategy):
+        values["use_distributed_optimizer"] = True
     return values
+
+
+def _distributes(strategy: Strategy) -> bool:
+    """Whether the distributed optimizer runs or may: over one data rank it changes nothing but what else it allows."""
+    return strategy.zero_stage > 0 or strategy.dp * strategy.cp == 1
 
 
 def _weights(strategy: Strategy, request: Mapping[str, Any]) -> Values:
@@ -63,11 +70,11 @@ def _weights(strategy: Strategy, request: Mapping[str, Any]) -> Values:
     if field is None or not switches_of(request).fp8_param_gather:
         return {}, ()
     option = f"--{OPTIONS[field].word}"
-    if shards_by_itself(request) or not strategy.zero_stage:
+    if shards_by_itself(request) or not _distributes(strategy):
         return {}, (f"{option} needs --use-distributed-optimizer: weights stay in 16 bits, which the plan has in 8",)
     if strategy.offload.startswith("optimizer") and request.get("precision") != "fp8":
         return {}, (f"{option} goes with offloaded states under delayed scaling alone: weights stay in 16 bits",)
-    return {field: True}, ()
+    return {field: True, "use_distributed_optimizer": True}, ()
 
 
 def _gradients(request: Mapping[str, Any]) -> dict[str, Any]:

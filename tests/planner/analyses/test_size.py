@@ -226,7 +226,7 @@ def test_a_day_that_changes_nothing_says_why(monkeypatch):
 
 def test_what_a_plan_warns_of_is_said_of_a_size_that_is_recommended():
     ask = PlanRequest(model="llama3-70b", gpus=128, tokens=2 * 10**9, global_batch_size=512, reasons=False)
-    ask = ask.model_copy(update={"memory_margin": 0.0, "framework": "any", "pins": {"cp": 1}})
+    ask = ask.model_copy(update={"memory_margin": 0.0, "framework": "any", "stack": "torchtitan"})
     found = size(ask, days=2.0)
     said = plan(ask.model_copy(update={"gpus": found.answer.gpus}))
     (lack,), (named,) = (

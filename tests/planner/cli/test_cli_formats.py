@@ -226,6 +226,25 @@ def test_every_stack_of_the_catalogue_has_its_launch_told():
         assert text.startswith("--parallelism." if name == "torchtitan" else "--tensor-model-parallel-size")
 
 
+@pytest.mark.parametrize(
+    ("stack", "changes", "holds", "lacks", "absent"),
+    [
+        ("megatron-lm-2022", {}, "--use-distributed-optimizer", "--overlap", ""),
+        ("megatron-lm-2021", {}, "-per-virtual-pipeline-stage 2", "--use-dist", "--use-distributed-optimizer"),
+        ("megatron-lm-2020", {"stages": stages(*[12] * 8, recompute=[12] * 8), "recompute": "full"},
+         "--checkpoint-activations", "--recompute", "--bf16"),
+        ("megatron-deepspeed-2021", {}, "--bf16", "--overlap", "--use-distributed-optimizer"),
+        ("megatron-deepspeed", {"cp": 2, "cp_kind": "a2a"}, "--ds-sequence-parallel-size 2", "--context", ""),
+        ("zero-bubble", {"vpp": 1, "stages": stages(13, *[12] * 6, 11)}, "--overlap-grad", "layout", "parallel-layout"),
+    ],
+)  # fmt: skip
+def test_the_code_of_a_stack_is_given_only_options_that_it_has(stack, changes, holds, lacks, absent):
+    text, remarks = written(fake_plan(request=request() | {"stack": stack}, strategy=strategy(**changes)), "args")
+    assert holds in text
+    assert lacks not in text
+    assert absent in " ".join(said for said in remarks if said.startswith("its parser has no"))
+
+
 def titan(**changes):
     plan = fake_plan(request=request() | {"stack": "torchtitan"}, strategy=strategy(**changes))
     text, remarks = written(plan, "args")

@@ -9,6 +9,7 @@ from planner.analyses.robust import robust
 from planner.analyses.size import size
 from planner.analyses.what_if import what_if
 from planner.api.short import short_plan
+from planner.jobs.registry import export
 from planner.request.budget import Budget
 
 
@@ -20,8 +21,9 @@ def remarks(**asked):
 
 
 def test_a_plan_that_megatron_refuses_says_so_and_what_it_starts():
-    (said,) = remarks(model="llama3-70b", gpus=8, framework="any")
-    assert said.startswith("megatron-lm cannot start this plan: it takes no optimizer adam")
+    pins = {"rank_order": "tp-cp-ep-pp-dp", "cp": 4, "tp": 4, "pp": 8}
+    (said,) = remarks(model="175b", gpus=1024, pins=pins, framework="any")
+    assert said.startswith("megatron-lm cannot start this plan: it takes no rank order tp-cp-ep-pp-dp")
     assert said.endswith("--for megatron-lm searches for one that it can")
 
 
@@ -63,10 +65,78 @@ def test_a_plan_starts_with_the_framework_of_its_stack_and_what_does_not_stands_
     assert "megatron-lm cannot start it: it takes no rank order tp-cp-ep-pp-dp with" in said
 
 
+@pytest.mark.parametrize(
+    ("asked", "target"),
+    [
+        ({"model": "llama3-8b", "gpus": 8}, "trl"),
+        ({"model": "llama3-70b", "gpus": 8}, "llamafactory"),
+        ({"model": "mixtral-8x7b", "gpus": 8}, "accelerate"),
+        ({"model": "llama3-70b", "gpus": 8, "stack": "deepspeed"}, "axolotl"),
+        ({"model": "llama3-8b", "gpus": 16, "stack": "megatron-core"}, "megatron-bridge"),
+    ],
+)
+def test_a_plan_with_adapters_is_exported_as_it_is(asked, target):
+    found = plan(PlanRequest(**asked, adapters="16", reasons=False))
+    assert found.startable
+    assert export(found, target).files
+
+
+def test_one_rank_runs_the_distributed_optimizer_for_what_only_it_offloads():
+    found = plan(PlanRequest(model="llama3-8b", gpus=1, reasons=False))
+    assert (found.startable, found.strategy.zero_stage, found.strategy.offload) == (True, 0, "optimizer")
+    written = set(export(found, "megatron-lm").program)
+    assert {"--use-distributed-optimizer", "--use-precision-aware-optimizer", "--optimizer-cpu-offload"} <= written
+    assert plan(PlanRequest(model="llama3-8b", gpus=1, framework="megatron-lm", reasons=False)).fits
+
+
+def test_what_the_options_of_the_framework_lack_of_a_model_is_said_with_the_plan():
+    asked = {"gpus": 64, "reasons": False}
+    line = "code of yours for what megatron-lm's options lack of mpt-7b: positions of kind alibi"
+    assert line in plan(PlanRequest(model="mpt-7b", **asked)).defaults
+    assert not any("code of yours" in said for said in plan(PlanRequest(model="llama3-8b", **asked)).defaults)
+    assert not any(
+        "code of yours" in said for said in plan(PlanRequest(model="mpt-7b", stack="fsdp", **asked)).defaults
+    )
+
+
+def test_adapters_that_the_framework_of_the_stack_does_not_train_are_said():
+    (said,) = remarks(model="llama3-8b", gpus=8, adapters="16", stack="nanotron", reasons=False)
+    assert "nanotron cannot start this plan: it takes no adapters 16" in said
+
+
+def test_degrees_that_differ_between_node_groups_are_not_started():
+    asked = {"model": "gemma3-1b", "gpus": 128, "cluster": "a100-two-networks", "reasons": False}
+    found, alike = (plan(PlanRequest(**asked, **more)) for more in ({}, {"pins": {"tp": 1, "pp": 2, "dp": 64}}))
+    assert found.strategy.by_group
+    assert not found.startable
+    assert any(said.startswith("launchers give every stage the same degrees") for said in found.warnings)
+    assert alike.startable
+    assert export(alike, "megatron-lm").files
+
+
 def test_what_needs_a_users_own_code_is_planned_only_where_its_axis_is_pinned():
     asked = {"model": "llama3-8b", "gpus": 64, "stack": "deepspeed", "seq_length": 65536, "reasons": False}
     assert plan(PlanRequest(**asked)).strategy.cp == 1
     assert plan(PlanRequest(**asked, pins={"cp": "2.."})).strategy.cp >= 2
+
+
+@pytest.mark.parametrize("framework", [None, "accelerate"])
+def test_what_takes_a_users_code_is_planned_before_the_framework_is_given_up(framework):
+    asked = {"model": "qwen3-235b-a22b", "gpus": 2048, "cluster": "dgx-b200", "stack": "fsdp", "reasons": False}
+    found = plan(PlanRequest(**asked, framework=framework))
+    narrow = plan(PlanRequest(**asked, framework="accelerate", pins={"cp": 2}))
+    assert found.startable
+    assert found.strategy.cp > 1
+    assert found.prediction.iteration_seconds <= narrow.prediction.iteration_seconds
+    assert f"cp {found.strategy.cp} (nothing fits without)" in found.defaults
+    assert any("but in a training loop that splits sequences" in said for said in found.warnings)
+    assert export(found, "accelerate").files
+
+
+def test_context_ranks_are_for_devices_whose_attention_takes_them():
+    asked = {"model": "llama3-8b", "gpus": 32, "cluster": "v100-dgx1"}
+    assert plan(PlanRequest(**asked, reasons=False)).strategy.cp == 1
+    assert "it takes no context ranks 8 on v100-sxm2-32gb" in beyond(**asked)[0]
 
 
 def test_where_the_framework_starts_nothing_of_what_is_pinned_it_is_planned_without():

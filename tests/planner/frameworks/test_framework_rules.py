@@ -37,6 +37,7 @@ MUON = toy_scenario(stack=toy_stack(optimizer="muon"))
 EIGHT = toy_scenario(stack=toy_stack(optimizer="adam-8bit"))
 MASTERS = toy_scenario(stack=toy_stack(main_params="fp16"))
 TPU = changed_device(PLAIN, vendor="Google")
+VOLTA = changed_device(PLAIN, architecture="Volta")
 ASCEND = changed_device(PLAIN, vendor="Huawei")
 BLOCKS = toy_scenario(stack=toy_stack(loss_block=512))
 HALF = toy_scenario(stack=toy_stack(offload_fraction=0.5))
@@ -62,6 +63,7 @@ PAIRS = {
     "megatron-optimizer": (PLAIN, {}, LAMB),
     "megatron-precision": (PLAIN, {}, ROWS),
     "megatron-device": (PLAIN, {}, TPU),
+    "megatron-context-kernel": (VOLTA, {}, {"cp": 2}),
     "megatron-muon": (MUON, {"dp": 4, "zero_stage": 1, "sharding_degree": 4}, {"dp": 4}),
     "megatron-narrow-states": (MASTERS, {"dp": 4, "zero_stage": 1, "sharding_degree": 4}, {"dp": 4}),
     "megatron-fused-loss": (PLAIN, {}, FUSED),

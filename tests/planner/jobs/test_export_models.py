@@ -150,7 +150,14 @@ def test_parts_in_graphs_are_called_as_the_version_calls_them():
 
 
 @pytest.mark.parametrize(
-    ("name", "lack"), [("gpt-oss-20b", "(YaRN)"), ("olmo2-7b", "over all heads together"), ("mixtral-8x7b", None)]
+    ("name", "lack"),
+    [
+        ("gpt-oss-20b", "(YaRN)"),
+        ("olmo2-7b", "over all heads together"),
+        ("mpt-7b", "positions of kind alibi"),
+        ("bloom-7.1b", "positions of kind alibi"),
+        ("mixtral-8x7b", None),
+    ],
 )
 def test_what_megatron_s_arguments_cannot_say_of_a_model_is_said(name, lack):
     (plan,) = random_plans("megatron-lm", 1, seed=3, models=(name,), precisions=("bf16",))

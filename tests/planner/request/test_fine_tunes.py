@@ -27,10 +27,13 @@ def test_a_fine_tune_takes_a_fine_tunes_batch_tokens_and_framework():
     assert asked(task="sft", pins={"pp": 2}).scenario.stack.name == "megatron-core", "which has pipelines"
 
 
-@pytest.mark.parametrize(("stack", "framework"), [("fsdp", "accelerate"), ("nemo", "megatron-bridge")])
-def test_a_plan_of_adapters_says_what_would_keep_it_to_what_starts(stack, framework):
-    said = resolve_search(PlanRequest(**SMALL, adapters="16", stack=stack)).defaults[-1]
-    assert said == f"a plan that {framework} may not start (--for {framework} keeps to those)"
+@pytest.mark.parametrize(
+    ("stack", "framework"), [("fsdp", "accelerate"), ("nemo", "megatron-bridge"), ("megatron-core", "megatron-bridge")]
+)
+def test_a_search_with_adapters_keeps_to_what_the_framework_that_trains_them_starts(stack, framework):
+    found = resolve_search(PlanRequest(**SMALL, adapters="16", stack=stack))
+    assert found.scenario.framework == framework
+    assert found.defaults[-1] == f"a plan that {framework} starts (--for any allows others)"
 
 
 @pytest.mark.parametrize(("gpus", "batch"), [(1, 64), (8, 64), (24, 96), (100, 100)])
