@@ -101,9 +101,7 @@ def _compared(plan: Plan, found: Prediction) -> Iterator[str]:
 
 
 def _proved(plan: Plan, proof: Proof) -> str:
-    among = (
-        f"{proof.candidates:,} strategies {main_restriction(proof.scope).removeprefix('among strategies ')}".rstrip()
-    )
+    among = f"{proof.candidates:,} strategies {main_restriction(proof.scope, plan.strategy).removeprefix('among strategies ')}".rstrip()
     if proof.fastest_seconds is not None:
         apart = f"{100.0 * (1.0 - proof.fastest_seconds / plan.value):.2f} %"
         return f"Of the {among} the fastest is {apart} faster in the model, and less like what was measured."

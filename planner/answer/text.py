@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from costmodels.names import SHARDED_GRADIENTS
 from hardware.units import format_quantity
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ BEST = "the best plan"
 """Name of the alternative to a configuration that somebody runs."""
 WITHOUT = " (nothing fits without)"
 """End of the remark that something that saves memory was not asked for."""
+SHARDED_OVER: Final = "with states sharded over "
+"""Begin of the restriction that says over how many ranks."""
 NO_OFFLOADING = "without offloading"
 """What a proof leaves out unless it is asked for: the restriction that most often matters."""
 
@@ -219,9 +222,15 @@ def what_works(nearest: Advice) -> str:
     return f"{nearest.subject} ({nearest.text})"
 
 
-def main_restriction(scope: Iterable[str]) -> str:
-    """The restriction that is named wherever a proof is; the document has the others."""
-    return next((said for said in scope if said == NO_OFFLOADING or said.startswith("among ")), "")
+def main_restriction(scope: Iterable[str], strategy: Strategy | None) -> str:
+    """The restrictions that are named wherever a proof is; the document has the others.
+
+    Of a plan that shards gradients or weights the degrees of sharding that were searched are one.
+    """
+    sharded = strategy is not None and strategy.zero_stage >= SHARDED_GRADIENTS
+    of_sharding = next((said for said in scope if sharded and said.startswith(SHARDED_OVER)), "")
+    main = next((said for said in scope if said == NO_OFFLOADING or said.startswith("among ")), "")
+    return " ".join(filter(None, (main, of_sharding)))
 
 
 def nearly_full_warning(stage: int, share: float) -> str:
