@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from costmodels.names import SHARDED_GRADIENTS
@@ -25,6 +26,10 @@ SHORT_TERMS: Final[Mapping[str, str]] = {
 """Terms of an iteration, and parts of a device's memory, as a sentence has them; others keep their name."""
 NOTABLE = 0.0005
 """Relative change below which something helps nothing."""
+WORTH_SHOWING: Final = 0.01
+"""Share of the time from which a plan beyond the question's limits is shown."""
+LEAST_SHOWN: Final = 0.00005
+"""Share that two decimals of a per cent show."""
 NOT_KNOWN = "not known: the search for it ended before anything was found"
 """Of a search that its budget ended with nothing to show."""
 CUT_SHORT = "not all were looked at: there may be better alternatives than these"
@@ -194,6 +199,19 @@ def degrees_above_one(strategy: Strategy, *names: str) -> list[str]:
 def strategy_in_words(strategy: Strategy) -> str:
     """A strategy in a few words: the degrees above 1, and what it does for memory."""
     return ", ".join([*(degrees_above_one(strategy) or ["one GPU"]), *memory_savings(strategy)])
+
+
+def layers_per_stage(strategy: Strategy) -> str:
+    """The split of layers in words: "12 layers per stage", "1 stage of 11 layers, then 6 of 12"."""
+    layers = [stage.layers for stage in strategy.stages]
+    return f"{plural(layers[0], 'layer')} per stage" if len(set(layers)) == 1 else stages_of_layers(layers)
+
+
+def stages_of_layers(layers: Iterable[int]) -> str:
+    """The layers of stages in their order: "11 stages of 6 layers, then 1 of 4"."""
+    (first, count), *others = [(each, len(list(same))) for each, same in groupby(layers)]
+    begin = f"{plural(count, 'stage')} of {plural(first, 'layer')}"
+    return ", then ".join([begin, *(f"{more} of {each}" for each, more in others)])
 
 
 _COMPARED: Final = (
