@@ -16,7 +16,7 @@ from costmodels.strategy import Strategies
 from costmodels.useful_flops import causal_excess
 from planner.answer.build import frame_record, priced_record
 from planner.answer.plan import Plan, Prediction, Proof, Rejection, Strategy
-from planner.answer.text import main_restriction, nearly_full_warning
+from planner.answer.text import LEAST_SHOWN, main_restriction, nearly_full_warning
 from planner.errors import OutOfTime, UnfilledPins
 from planner.explain import verdict as explain
 from planner.explain.combination import contradiction, nearest_given, nearest_searched
@@ -248,7 +248,9 @@ def _statement(search: Search, value: float, fastest: float, gap: float, scope: 
         said = f"none{among} can beat {fastest:.4g} s"
     else:
         said = f"none can beat {fastest:.4g} s {scope}".rstrip()
-    tied = f"; taken: {value:.4g} s (+{value / fastest - 1:.2%}), tied with it, because it {reason}" if reason else ""
+    behind = value / fastest - 1.0
+    takes = f"takes {value:.4g} s (+{behind:.2%}), a tie," if behind >= LEAST_SHOWN else "is as fast"
+    tied = f"; this plan {takes} and {reason}" if reason else ""
     return (said if outcome.proved else f"proved within {gap:.1%}") + tied
 
 
