@@ -121,11 +121,11 @@ def counted(monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "searches", "cores", "priced", "memory", "laid_out", "alone"),
     [
-        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 19, 240_000, 256_000, 145_000, 0, 9),
-        ({"model": "deepseek-v3", "gpus": 2048, "global_batch_size": 4096}, 19, 72_000, 222_000, 94_000, 220, 9),
-        ({"model": "deepseek-v3", "gpus": 2048}, 18, 245_000, 508_000, 231_000, 200, 9),
-        ({"model": "llama3.1-405b", "gpus": 16384}, 19, 246_000, 428_000, 201_000, 0, 9),
-        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 61_000, 71_000, 12_500, 0, 0),
+        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 20, 240_000, 256_000, 145_000, 0, 9),
+        ({"model": "deepseek-v3", "gpus": 2048, "global_batch_size": 4096}, 21, 80_000, 222_000, 94_000, 220, 9),
+        ({"model": "deepseek-v3", "gpus": 2048}, 20, 245_000, 525_000, 231_000, 241, 9),
+        ({"model": "llama3.1-405b", "gpus": 16384}, 20, 246_000, 460_000, 201_000, 0, 9),
+        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 61_000, 78_000, 12_500, 0, 0),
     ],
 )
 def test_a_plan_with_its_reasons_takes_a_bounded_number_of_searches_cores_and_strategies(
