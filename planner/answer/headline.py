@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from costmodels.names import SHARDED_PARAMETERS
 from planner.answer.plan import Plan, Prediction, Proof, Strategy
 from planner.answer.text import (
     BEST,
+    LEAST_SHOWN,
     NOTABLE,
     format_days,
     format_dollars,
     format_gib,
     format_percent,
     main_restriction,
+    memory_savings,
     plural,
     short_seconds,
     what_works,
@@ -42,8 +45,8 @@ def result(plan: Plan) -> str:
         return f"Nothing that was asked for {'fits in memory' if short else 'can run'}: {_why_not(plan)}"
     if plan.status == "infeasible":
         return f"This strategy {'does not fit in memory' if short else 'cannot run'}: {_why_not(plan)}"
-    start = "Use " if plan.proof is not None else ""
-    return f"{start}{degrees(plan.strategy)}: {', '.join(_figures(plan, plan.prediction))}."
+    start, what = "Use " if plan.proof is not None else "", ", ".join([degrees(plan.strategy), *_saving(plan.strategy)])
+    return f"{start}{what}: {', '.join(_figures(plan, plan.prediction))}."
 
 
 def standing(plan: Plan) -> str:
@@ -74,6 +77,16 @@ def degrees(strategy: Strategy) -> str:
     return ", ".join([*split, *experts, f"DP {strategy.dp}"])
 
 
+def _saving(strategy: Strategy) -> Iterator[str]:
+    """What saves memory at a price: weights sharded, all layers recomputed, states on the host."""
+    if strategy.zero_stage >= SHARDED_PARAMETERS and strategy.dp * strategy.cp > 1:
+        over = "" if strategy.sharding_degree == strategy.dp * strategy.cp else f" over {strategy.sharding_degree}"
+        yield f"ZeRO-{strategy.zero_stage} (FSDP){over}"
+    if strategy.recompute == "full":
+        yield "full recomputation"
+    yield from memory_savings(strategy)
+
+
 def _figures(plan: Plan, found: Prediction) -> Iterator[str]:
     yield f"{short_seconds(found.iteration_seconds)} per iteration ({format_percent(found.mfu)} MFU)"
     wall = plan.goodput if plan.request.get("objective") == "goodput" else None
@@ -101,12 +114,12 @@ def _compared(plan: Plan, found: Prediction) -> Iterator[str]:
 
 
 def _proved(plan: Plan, proof: Proof) -> str:
-    among = (
-        f"{proof.candidates:,} strategies {main_restriction(proof.scope).removeprefix('among strategies ')}".rstrip()
-    )
+    restricted = main_restriction(proof.scope, plan.strategy).removeprefix("among strategies ")
+    among = f"{proof.candidates:,} strategies {restricted}".rstrip()
     if proof.fastest_seconds is not None:
-        apart = f"{100.0 * (1.0 - proof.fastest_seconds / plan.value):.2f} %"
-        return f"Of the {among} the fastest is {apart} faster in the model, and less like what was measured."
+        behind = plan.value / proof.fastest_seconds - 1.0
+        near = f"within {behind:.2%} of" if behind >= LEAST_SHOWN else "as fast as"
+        return f"It is {near} the fastest of the {among} in the model, and safer: Risk says why."
     if plan.proved:
         better = _BETTER.get(str(plan.request.get("objective")), "is faster")
         return f"No other of the {among} {better} in the model."

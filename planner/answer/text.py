@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from costmodels.names import SHARDED_GRADIENTS
 from hardware.units import format_quantity
 
 if TYPE_CHECKING:
@@ -24,6 +26,10 @@ SHORT_TERMS: Final[Mapping[str, str]] = {
 """Terms of an iteration, and parts of a device's memory, as a sentence has them; others keep their name."""
 NOTABLE = 0.0005
 """Relative change below which something helps nothing."""
+WORTH_SHOWING: Final = 0.01
+"""Share of the time from which a plan beyond the question's limits is shown."""
+LEAST_SHOWN: Final = 0.00005
+"""Share that two decimals of a per cent show."""
 NOT_KNOWN = "not known: the search for it ended before anything was found"
 """Of a search that its budget ended with nothing to show."""
 CUT_SHORT = "not all were looked at: there may be better alternatives than these"
@@ -35,6 +41,8 @@ WITHOUT = " (nothing fits without)"
 """End of the remark that something that saves memory was not asked for."""
 BY_GROUP = "launchers give every stage the same degrees, but this plan's differ between node groups"
 """Why no framework's files start a plan over several node groups."""
+SHARDED_OVER: Final = "with states sharded over "
+"""Begin of the restriction that says over how many ranks."""
 NO_OFFLOADING = "without offloading"
 """What a proof leaves out unless it is asked for: the restriction that most often matters."""
 
@@ -195,6 +203,19 @@ def strategy_in_words(strategy: Strategy) -> str:
     return ", ".join([*(degrees_above_one(strategy) or ["one GPU"]), *memory_savings(strategy)])
 
 
+def layers_per_stage(strategy: Strategy) -> str:
+    """The split of layers in words: "12 layers per stage", "1 stage of 11 layers, then 6 of 12"."""
+    layers = [stage.layers for stage in strategy.stages]
+    return f"{plural(layers[0], 'layer')} per stage" if len(set(layers)) == 1 else stages_of_layers(layers)
+
+
+def stages_of_layers(layers: Iterable[int]) -> str:
+    """The layers of stages in their order: "11 stages of 6 layers, then 1 of 4"."""
+    (first, count), *others = [(each, len(list(same))) for each, same in groupby(layers)]
+    begin = f"{plural(count, 'stage')} of {plural(first, 'layer')}"
+    return ", then ".join([begin, *(f"{more} of {each}" for each, more in others)])
+
+
 _COMPARED: Final = (
     *("tp", "cp", "pp", "vpp", "dp", "ep", "etp"),
     *("zero_stage", "micro_batch_size", "recompute", "schedule"),
@@ -221,9 +242,15 @@ def what_works(nearest: Advice) -> str:
     return f"{nearest.subject} ({nearest.text})"
 
 
-def main_restriction(scope: Iterable[str]) -> str:
-    """The restriction that is named wherever a proof is; the document has the others."""
-    return next((said for said in scope if said == NO_OFFLOADING or said.startswith("among ")), "")
+def main_restriction(scope: Iterable[str], strategy: Strategy | None) -> str:
+    """The restrictions that are named wherever a proof is; the document has the others.
+
+    Of a plan that shards gradients or weights the degrees of sharding that were searched are one.
+    """
+    sharded = strategy is not None and strategy.zero_stage >= SHARDED_GRADIENTS
+    of_sharding = next((said for said in scope if sharded and said.startswith(SHARDED_OVER)), "")
+    main = next((said for said in scope if said == NO_OFFLOADING or said.startswith("among ")), "")
+    return " ".join(filter(None, (main, of_sharding)))
 
 
 def nearly_full_warning(stage: int, share: float) -> str:

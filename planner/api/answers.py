@@ -15,8 +15,8 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import Strategies
 from costmodels.useful_flops import causal_excess
 from planner.answer.build import frame_record, priced_record
-from planner.answer.plan import Plan, Prediction, Proof, Rejection
-from planner.answer.text import BY_GROUP, main_restriction, nearly_full_warning
+from planner.answer.plan import Plan, Prediction, Proof, Rejection, Strategy
+from planner.answer.text import BY_GROUP, LEAST_SHOWN, main_restriction, nearly_full_warning
 from planner.errors import OutOfTime, UnfilledPins
 from planner.explain import verdict as explain
 from planner.explain.combination import contradiction, nearest_given, nearest_searched
@@ -145,7 +145,7 @@ def _settled(search: Search, budget: Budget, *, largest: int) -> dict[str, Any]:
     priced = price(best.row, resolved.question, best.assignment)
     verdict = verify(best.row, best.assignment, priced, resolved.question, largest=largest)
     found = priced_record(resolved, best.row, best.assignment, priced, TRUSTED)
-    proof = _proof(search, verdict, budget, value=priced.iteration)
+    proof = _proof(search, verdict, budget, found["strategy"], value=priced.iteration)
     return {
         "status": "optimal" if outcome.proved and proof.gap <= CLOSE else "feasible",
         "warnings": _warnings(best.row, priced, resolved, found["prediction"]),
@@ -218,13 +218,13 @@ def _with_trust(search: Search, budget: Budget) -> dict[str, Any]:
     }
 
 
-def _proof(search: Search, verdict: Verdict, budget: Budget, *, value: float) -> Proof:
+def _proof(search: Search, verdict: Verdict, budget: Budget, taken: Strategy, *, value: float) -> Proof:
     """The proof of a plan that takes ``value`` seconds an iteration."""
-    outcome, taken, by_memory = search.outcome, search.taken, search.objective.by_memory
+    outcome, by_memory = search.outcome, search.objective.by_memory
     assert outcome.best is not None
     scope = scope_of(search.space, search.resolved.question, search.pins, by_memory=by_memory)
     scope = (search.within, *scope) if search.within else scope
-    fastest = value * (outcome.best.iteration / taken.iteration)
+    fastest = value * (outcome.best.iteration / search.taken.iteration)
     bound = fastest if outcome.proved else fastest * min(outcome.lower_bound / outcome.best.iteration, 1.0)
     gap = max((value - bound) / value, 0.0)
     return Proof(
@@ -237,7 +237,7 @@ def _proof(search: Search, verdict: Verdict, budget: Budget, *, value: float) ->
         wall_seconds=budget.elapsed,
         simulated_pipeline_seconds=verdict.simulated,
         closed_form_pipeline_seconds=verdict.closed_form,
-        statement=_statement(search, value, fastest, gap, main_restriction(scope)),
+        statement=_statement(search, value, fastest, gap, main_restriction(scope, taken)),
         scope=scope,
         fastest_seconds=fastest if search.choice.reason else None,
     )
@@ -258,7 +258,9 @@ def _statement(search: Search, value: float, fastest: float, gap: float, scope: 
         said = f"none{among} can beat {fastest:.4g} s"
     else:
         said = f"none can beat {fastest:.4g} s {scope}".rstrip()
-    tied = f"; taken: {value:.4g} s (+{value / fastest - 1:.2%}), tied with it, because it {reason}" if reason else ""
+    behind = value / fastest - 1.0
+    takes = f"takes {value:.4g} s (+{behind:.2%}), a tie," if behind >= LEAST_SHOWN else "is as fast"
+    tied = f"; this plan {takes} and {reason}" if reason else ""
     return (said if outcome.proved else f"proved within {gap:.1%}") + tied
 
 

@@ -16,7 +16,14 @@ from costmodels.scenario import Scenario
 from costmodels.strategy import AXES, Bools, Ints, Strategies
 from planner.answer.build import peak_bytes, strategy_record
 from planner.answer.plan import Advice, Strategy
-from planner.answer.text import NOTABLE, degrees_above_one, format_seconds, memory_savings, probability_words
+from planner.answer.text import (
+    WORTH_SHOWING,
+    degrees_above_one,
+    format_seconds,
+    layers_per_stage,
+    memory_savings,
+    probability_words,
+)
 from planner.errors import BadRequest, OutOfTime
 from planner.explain.infeasible import as_rejections, order_refusals
 from planner.explain.levers import scale_device
@@ -92,13 +99,13 @@ def memory_edge(search: Search, budget: Budget) -> tuple[Advice, ...]:
     if not search.resolved.margin_is_usual:
         return ()
     edge = replace(objective, margin=0.0).on(scale_device(objective.scenario, usable_memory=1.0 / (1.0 - margin)))
-    there, tied = edge.compared(search.taken), 1.0 + edge.tie_width
+    there, tied = (1.0 - WORTH_SHOWING) * edge.compared(search.taken), 1.0 + edge.tie_width
     found = edge.search(search.space, budget=budget, margin=tied, confirm=False, below=there)
     if found.best is None or not found.proved:
         return ()
     taken = edge.choice(found).taken
     gain = 1.0 - edge.value(taken) / search.value
-    if gain < NOTABLE:
+    if gain < WORTH_SHOWING:
         return ()
     filled = peak_bytes(price_strategy(taken.row, edge.scenario, taken.assignment))
     share = filled / edge.scenario.group.accelerator.usable_memory
@@ -140,21 +147,37 @@ def memory_headroom(search: Search, budget: Budget) -> tuple[Advice, ...]:
 
 
 def _words(strategy: Strategy, search: Search) -> str:
-    """Degrees and what is done for memory; ZeRO and micro-batch where they are not those of the plan."""
+    """Degrees and what is done for memory; what else is not as in the plan, more of it where the degrees are."""
     plan = strategy_record(search.taken.row, search.taken.assignment, search.objective.scenario)
-    said = degrees_above_one(strategy)
-    said += [f"ZeRO-{strategy.zero_stage}"] * (strategy.zero_stage != plan.zero_stage)
-    said += [f"micro-batch {strategy.micro_batch_size}"] * (strategy.micro_batch_size != plan.micro_batch_size)
+    degrees, again = degrees_above_one(strategy), _recomputed(strategy)
+    same = degrees == degrees_above_one(plan)
+    named = (*_NAMED, *(_NAMED_ALONE if same else ()))
+    changed = {said: getattr(strategy, name) for name, said in named if getattr(strategy, name) != getattr(plan, name)}
+    said = [f"{name}{value}".replace("ZeRO-0", "no ZeRO") for name, value in changed.items()]
+    if again != _recomputed(plan) or (again and not same):
+        said.append(f"recompute {again}" if again else "no recomputation")
+    if same and [stage.layers for stage in strategy.stages] != [stage.layers for stage in plan.stages]:
+        said.append(layers_per_stage(strategy))
+    begin = "the same degrees" if same else " ".join(degrees) or "one GPU"
+    return ", ".join([begin, *said, *memory_savings(strategy)])
+
+
+def _recomputed(strategy: Strategy) -> str:
+    """What is recomputed; empty where nothing is."""
     layers, again = (sum(getattr(stage, name) for stage in strategy.stages) for name in ("layers", "recompute_layers"))
     if again:
-        said.append(f"recompute {again}/{layers} layers")
-    elif strategy.recompute != "none":
-        said.append(f"recompute {strategy.recompute}")
-    return ", ".join([" ".join(said) or "one GPU", *memory_savings(strategy)])
+        return f"{again}/{layers} layers"
+    return "" if strategy.recompute == "none" else "+".join(strategy.recompute_modules) or strategy.recompute
 
 
-WORTH_IT: Final = 0.01
-"""Share of the time from which a plan that takes other code is shown."""
+_NAMED: Final = (("zero_stage", "ZeRO-"), ("micro_batch_size", "micro-batch "))
+_NAMED_ALONE: Final = (
+    ("sharding_degree", "states sharded over "),
+    ("cp_kind", "CP by "),
+    ("schedule", "schedule "),
+    ("rank_order", "rank order "),
+    ("vocabulary", "vocabulary at "),
+)
 _DEGREES: Final = ("tp", "cp", "pp", "ep", "dp")
 
 
@@ -191,14 +214,14 @@ def beyond_framework(search: Search, budget: Budget) -> tuple[Advice, ...]:
     if request.framework or not framework or not objective.by_time:
         return ()
     free = objective.on(replace(objective.scenario, framework=""))
-    worth = (1.0 - WORTH_IT) * free.compared(search.taken)
+    worth = (1.0 - WORTH_SHOWING) * free.compared(search.taken)
     try:
         space = build_below(free, search.pins, worth * (1.0 + TOLERANCE), budget=budget)
     except OutOfTime:
         return ()
     near, space = _beyond(space, search, free, worth)
     found = free.search(space, budget=budget, among=near, margin=1.0, confirm=False, below=worth)
-    if found.best is None or not found.proved or (gain := 1.0 - free.value(found.best) / search.value) < WORTH_IT:
+    if found.best is None or not found.proved or (gain := 1.0 - free.value(found.best) / search.value) < WORTH_SHOWING:
         return ()
     best, rules = found.best, _framework_rules(objective.scenario, frozenset(search.pins))
     lacks = [rule for rule in rules if not _passes(best.row, (rule,), objective.scenario).all()]

@@ -24,7 +24,7 @@ from planner.request.pins import Pin, parse_pins
 from planner.rules.divisors import divisors
 from planner.search.best_first import Outcome
 from planner.search.core_bounds import known_bound, mixed_layer_bound
-from planner.search.memory_savers import DEGREES, describe_savers, saver_flags, saver_options, values_of
+from planner.search.memory_savers import DEGREES, describe_savers, saved_below, saver_flags, saver_options, values_of
 from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
 from planner.space.lattice import LARGEST_MICRO_BATCH
@@ -246,12 +246,12 @@ def _offloading(search: Search, budget: Budget) -> list[Advice]:
     """The gain of what saves memory at a price, which is searched only where it is asked for."""
     objective, best, now = search.objective, search.taken, search.value
     kinds = _ways_to_save(search)
-    if not kinds or not _degrees_below(search, best.iteration):
+    ceiling = now * (1.0 + NOTABLE) if objective.by_time else best.iteration
+    left = _degrees_below(search, kinds, ceiling) if kinds else {}
+    if not left:
         return []
     if budget.spent():
         return [gained(ANY_OFFLOAD, now, now, proved=False)]
-    ceiling = now * (1.0 + NOTABLE) if objective.by_time else best.iteration
-    left = _degrees_below(search, ceiling)
     found = _search(objective, {**search.pins, **left, **kinds}, budget, ceiling, confirm=False)
     if found is None:
         return [gained(ANY_OFFLOAD, now, now, proved=False)]
@@ -294,10 +294,10 @@ def _worth_saying(line: Advice) -> list[Advice]:
     return [] if line.text == "nothing" else [line]
 
 
-def _degrees_below(search: Search, ceiling: float) -> dict[str, Pin]:
-    """The degrees of the cores whose bound is below so many seconds of an iteration."""
+def _degrees_below(search: Search, kinds: Mapping[str, Pin], ceiling: float) -> dict[str, Pin]:
+    """The degrees of the cores that may take less than so many seconds and fit once memory is saved."""
     cores = search.space.cores
-    return values_of(cores.take(known_bound(cores, search.objective.scenario) < ceiling), DEGREES)
+    return values_of(cores.take(saved_below(cores, search.objective.scenario, kinds, ceiling)), DEGREES)
 
 
 def _larger_batch(search: Search, budget: Budget) -> Advice:

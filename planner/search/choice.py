@@ -215,5 +215,5 @@ def reason(fastest: Doubts, taken: Doubts) -> str:
     if math.floor(100 * now[0]) < math.floor(100 * was[0]):
         said.append(f"is nearer to measured runs ({now[0]:.2f} in place of {was[0]:.2f})")
     if now[2] < was[2]:
-        said.append("has fewer special settings")
+        said.append("needs fewer unusual settings")
     return " and ".join(filter(None, [", ".join(said[:-1]), *said[-1:]]))

@@ -33,7 +33,7 @@ def known_bound(cores: Strategies, scenario: Scenario, among: Ints | None = None
     Where a caller wants few of the cores, ``among`` (K,), those alone are worked out unless all are known; the others
     are infinite.
     """
-    plain, known = _without_memory(scenario), _known_bounds(cores)
+    plain, known = with_memory(scenario, 0.0), _known_bounds(cores)
     for other, bounds in known:
         if other == plain:
             return bounds
@@ -47,7 +47,7 @@ def known_bound(cores: Strategies, scenario: Scenario, among: Ints | None = None
 def know_bound(cores: Strategies, scenario: Scenario, bound: Floats) -> Floats:
     """Remember the ``core_bound`` of all cores, (C,)."""
     known = _known_bounds(cores)
-    known.append((_without_memory(scenario), bound))
+    known.append((with_memory(scenario, 0.0), bound))
     del known[:-KEPT_BOUNDS]
     return bound
 
@@ -56,9 +56,9 @@ def _known_bounds(cores: Strategies) -> list[tuple[Scenario, Floats]]:
     return cores.once("core bounds", list)
 
 
-def _without_memory(scenario: Scenario) -> Scenario:
-    """The scenario as far as bounds depend on it."""
-    device = scenario.group.accelerator.model_copy(update={"usable_memory": 0.0})
+def with_memory(scenario: Scenario, usable: float) -> Scenario:
+    """The scenario on devices of so many usable bytes, on which bounds do not depend."""
+    device = scenario.group.accelerator.model_copy(update={"usable_memory": usable})
     return replace(scenario, group=scenario.group.model_copy(update={"accelerator": device}))
 
 

@@ -16,7 +16,7 @@ from costmodels.memory.host import host_fits
 from costmodels.memory.limits import memory_limit, needed_bytes
 from costmodels.memory.rows import RowBytes, row_bytes, slack_of
 from costmodels.scenario import Scenario
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.search.least_bytes import least_bytes
 from planner.space.cache import shape_of
 from planner.space.lattice import Space
@@ -130,13 +130,22 @@ class _Needs:
     bounded: bool = False
 
     def bound(self, cores: Strategies, scenario: Scenario) -> None:
-        """Bound all cores under any sharding, but those whose gradients may come late, once."""
+        """Bound all cores under any sharding, once."""
         if not self.bounded:
-            late = scenario.stack.gradients.set_to_none & (cores.pp == 1) & (cores.num_microbatches == 1)
-            whole = least_bytes(cores, scenario) * (1.0 + slack_of(cores, scenario))
-            least = np.where(late, 0.0, whole + scenario.stack.allocator.reserved)
-            np.maximum(self.least, least[:, None], out=self.least)
+            np.maximum(self.least, least_needed(cores, scenario)[:, None], out=self.least)
             self.bounded = True
+
+
+def least_needed(cores: Strategies, scenario: Scenario) -> Floats:
+    """Bytes that a device must have at least for each core under any sharding, (C,); 0 where gradients come late."""
+    late = scenario.stack.gradients.set_to_none & (cores.pp == 1) & (cores.num_microbatches == 1)
+    whole = least_bytes(cores, scenario) * (1.0 + slack_of(cores, scenario))
+    return np.where(late, 0.0, whole + scenario.stack.allocator.reserved)
+
+
+def may_fit(cores: Strategies, scenario: Scenario) -> Bools:
+    """Whether cores may fit under some sharding, (C,)."""
+    return least_needed(cores, scenario) <= scenario.group.accelerator.usable_memory * (1.0 + SURE)
 
 
 def _known_needs(space: Space, scenario: Scenario) -> _Needs:

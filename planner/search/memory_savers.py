@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Final, NamedTuple
 
@@ -15,7 +16,7 @@ from costmodels.names import OFFLOADS
 from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.scenario import Scenario
 from costmodels.step.offload import described
-from costmodels.strategy import Strategies
+from costmodels.strategy import Bools, Ints, Strategies
 from planner.answer.plan import Advice, Plan
 from planner.answer.text import WITHOUT, format_seconds
 from planner.errors import BadRequest, OutOfTime
@@ -25,8 +26,10 @@ from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, search
-from planner.search.core_bounds import known_bound
+from planner.search.core_bounds import known_bound, with_memory
+from planner.search.fitting import may_fit
 from planner.search.least_memory import ROUNDING, search_least_memory
+from planner.search.objective import Objective, build_below, objective_of
 from planner.search.question import resolve_search
 from planner.search.split import Incumbent
 from planner.space.lattice import Space
@@ -36,6 +39,8 @@ FAR: Final = 0.1
 """Share of the time from which a plan saves memory at a price though one fits without."""
 EFFORT: Final = 1e6
 """Of the search for one."""
+ROOMY: Final = 1e3
+"""Times the memory with which everything fits."""
 DEGREES: Final = ("tp", "cp", "pp", "dp", "vpp", "ep", "etp", "micro_batch_size")
 """Axes that a bound depends on and no rule of dominance ends with: fewer of their values leave the best in."""
 NO_FRAMEWORK: Final = "framework any (nothing fits that the stack's framework can start)"
@@ -76,8 +81,8 @@ def answered_instead(
 ) -> Instead | None:
     """What is answered in place of a request that was searched; None where that is the request itself.
 
-    Where nothing fits, what lets it fit. Where layers are recomputed to fit, what saves memory otherwise if that is
-    faster by far, so that more memory does not make a plan slower that fitted by other ways with less.
+    Where nothing fits, what lets it fit. Where something does, what saves memory at a price if that is faster by far,
+    so that more memory does not make a plan slower that fitted by such ways with less.
 
     Raises:
         OutOfTime: nothing fits as asked, and a time limit passed before all that saves memory was looked at.
@@ -95,18 +100,46 @@ def answered_instead(
 def _far_faster(
     request: PlanRequest, resolved: Resolved, space: Space, best: Incumbent, budget: Budget
 ) -> Instead | None:
-    free, question = _savers(resolved), resolved.question
-    if request.objective in {"memory", "goodput"} or not free or not best.assignment.recomputed.any():
+    free, question, objective = _savers(resolved), resolved.question, objective_of(resolved)
+    if not (objective.by_time and free):
         return None
     assert isinstance(question, Scenario)
-    below, pins = best.iteration * (1.0 - FAR), parse_pins(request.pins)
-    degrees = values_of(space.cores.take(known_bound(space.cores, question) < below), DEGREES)
-    if not degrees:
+    below, pins, some = best.iteration * (1.0 - FAR), parse_pins(request.pins), budget.part(EFFORT, share=1 / 4)
+    roomy = objective.on(with_memory(question, ROOMY * question.group.accelerator.usable_memory))
+    near = saved_below(space.cores, question, free, below)
+    if _below(roomy, space, near, below, some) is None:  # not even with memory to spare
         return None
-    found = plain_best(question, {**pins, **degrees, **free}, budget.part(EFFORT, share=1 / 4), margin=1.0)
-    if found is None or found.iteration > below:
+    try:
+        wider = build_below(
+            objective, {**pins, **values_of(space.cores.take(near), DEGREES), **free}, below, budget=some
+        )
+    except OutOfTime:
         return None
-    return Instead(_with_used(request, resolved, found.row), best.iteration)
+    found = _below(objective, wider, np.flatnonzero(_saves(wider.cores)), below, some)
+    return Instead(_with_used(request, resolved, found.row), best.iteration) if found else None
+
+
+def _below(objective: Objective, space: Space, among: Ints, below: float, budget: Budget) -> Incumbent | None:
+    """The fastest of some cores that takes less than so many seconds; None where none does that was looked at."""
+    known = objective.search(space, budget=budget, among=among, margin=1.0, confirm=False, below=below).best
+    return known if known and known.iteration <= below else None
+
+
+def _saves(rows: Strategies) -> Bools:
+    """Whether rows save memory at a price, (N,)."""
+    return np.any([getattr(rows, axis) != plain for axis, plain in _PLAIN.items()], axis=0)
+
+
+def saved_below(cores: Strategies, scenario: Scenario, free: Mapping[str, Pin], below: float) -> Ints:
+    """Cores, indices, that may take less than so many seconds and may fit once the ``free`` axes save memory.
+
+    What saves memory takes time, so that the bounds of the cores as they are stand; the least bytes are those of one
+    layer's activations, however many are recomputed together.
+    """
+    near = np.flatnonzero(known_bound(cores, scenario) < below)
+    some, kinds = cores.take(near), scenario.stack.supports.offloads if "offload" in free else ("none",)
+    away = [replace(some, offload=np.full_like(some.tp, OFFLOADS.index(kind))) for kind in kinds]
+    return near[np.any([may_fit(one, scenario) for one in away], axis=0)]
 
 
 def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> PlanRequest | None:

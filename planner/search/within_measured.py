@@ -11,6 +11,7 @@ import numpy as np
 
 from costmodels.node_groups import Mixed
 from costmodels.strategy import Bools, Strategies
+from planner.answer.text import WORTH_SHOWING
 from planner.request.budget import Budget
 from planner.search.choice import SURE, WIDEST, faster
 from planner.search.objective import Search
@@ -42,7 +43,7 @@ def prefer_measured(search: Search, budget: Budget) -> Search:
     if outcome.best is None or not outcome.proved:
         return search
     said = ", ".join(f"{axis.upper()} {known}" for axis, known in past.items())
-    within = f"among degrees that runs have, up to {said}"
+    within = f"among strategies with at most {said}, the most that was measured"
     inside = Search(search.resolved, search.pins, narrow, outcome, within, kept=measured)
     best, other = search.taken, inside.taken
     chance = faster(best, other, search.resolved)
@@ -50,8 +51,9 @@ def prefer_measured(search: Search, budget: Budget) -> Search:
         return search
     gain = 1.0 - best.iteration / other.iteration
     degrees = ", ".join(f"{axis.upper()} {int(getattr(best.row, axis)[0])}" for axis in past)
-    inside.beyond = (
-        f"{gain:.1%} faster with {degrees}, beyond all that was measured of such models ({said}), with a chance of "
-        f"{chance:.0%} to be so; --ties fastest takes it"
-    )
+    if gain >= WORTH_SHOWING:
+        inside.beyond = (
+            f"{degrees} would be {gain:.1%} faster in the model, but no measured run of such models has more than "
+            f"{said}; it has a {chance:.0%} chance to be faster; --ties fastest takes it"
+        )
     return inside

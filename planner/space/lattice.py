@@ -33,6 +33,8 @@ LONG_SEQUENCE = 8192
 """Tokens from which every kind of context parallelism is searched."""
 NODES_OF_SHARDS = (1, 4)
 """Innermost domains that one copy of sharded states may span, where it does not span everything."""
+PARTS_OF_SHARDS = (2, 4)
+"""Parts of all devices, each of which one copy of sharded gradients may span."""
 
 MESH_AXES = ("tp", "cp", "pp", "dp")
 LAYER = frozenset({*MESH_AXES, "ep", "etp", "cp_kind", "micro_batch_size", "sequence_parallel"})
@@ -278,22 +280,27 @@ def _few(values: list[int]) -> str:
 def _sharding_options(scenario: Scenario, pins: Mapping[str, Pin]) -> NDArray[np.int64]:
     """(stage, degree) pairs; degree 0 stands for all data and context ranks, -D for those within D devices."""
     stages = _restrict(pins, "zero_stage", list(scenario.stack.supports.zero_stages))
-    degrees: tuple[int, ...] = (0, *(-domain for domain in sharding_domains(scenario)))
+    asked, usual = None, {stage: (0, *(-domain for domain in sharding_domains(scenario, stage))) for stage in stages}
     if "sharding_degree" in pins:
-        degrees = pins["sharding_degree"].values or tuple(pins["sharding_degree"].restrict(divisors(scenario.gpus)))
-    whole = (1,) if "sharding_degree" not in pins or 1 in degrees else ()
-    pairs = [(stage, degree) for stage in stages for degree in (degrees if stage else whole)]
+        asked = pins["sharding_degree"].values or tuple(pins["sharding_degree"].restrict(divisors(scenario.gpus)))
+    whole = (1,) if asked is None or 1 in asked else ()
+    pairs = [(stage, degree) for stage in stages for degree in ((asked or usual[stage]) if stage else whole)]
     if not pairs:
         raise BadRequest("ZeRO stage 0 has sharding degree 1; drop the pinned degree or allow another stage")
     return np.array(pairs, dtype=np.int64)
 
 
-def sharding_domains(scenario: Scenario) -> list[int]:
-    """Devices within which states are sharded where not over all: a node, a domain of a tier, a few innermost ones."""
+def sharding_domains(scenario: Scenario, stage: int) -> list[int]:
+    """Devices within which states are sharded where not over all: a node, a domain of a tier, a few innermost ones.
+
+    From the stage on that shards gradients, halves and quarters of all devices too, as the traffic of a group may grow
+    with it faster than its memory shrinks.
+    """
     group = scenario.group
     inner = group.tiers[0].domain or group.gpus_per_node
     few = {inner * number for number in NODES_OF_SHARDS}
-    domains = {group.gpus_per_node, *few, *(tier.domain for tier in group.tiers)}
+    parts = {scenario.gpus // number for number in PARTS_OF_SHARDS} if stage >= SHARDED_GRADIENTS else set()
+    domains = {group.gpus_per_node, *few, *parts, *(tier.domain for tier in group.tiers)}
     return sorted(domain for domain in domains if 1 < domain < scenario.gpus)
 
 

@@ -16,7 +16,7 @@ from costmodels.names import CP_KINDS, OFFLOADS, Recompute
 from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies
-from planner.answer.text import NO_OFFLOADING
+from planner.answer.text import NO_OFFLOADING, SHARDED_OVER
 from planner.request.pins import Pin, parse_pins
 from planner.rules.divisors import divisors
 from planner.space.active_rules import binding
@@ -86,8 +86,9 @@ def _together(scenario: Scenario, axes: _Axes, cores: Strategies) -> str:
 
 
 def _sharding(scenario: Scenario, axes: _Axes, cores: Strategies) -> str:
-    """Degrees of sharding other than all ranks and those that a few devices hold."""
-    near, most = sharding_domains(scenario), _stages(axes)[-1:]
+    """Degrees of sharding other than all ranks and those that the looked-at domains hold."""
+    most = _stages(axes)[-1:]
+    near = sharding_domains(scenario, int(most[0]))
     layouts = _columns(cores, "tp", "cp", "dp")
     options = np.array([[0, *(-domain for domain in near)]])
     wide = {name: column[:, None] for name, column in layouts.items()} | {"zero_stage": np.full_like(options, most)}
@@ -96,8 +97,8 @@ def _sharding(scenario: Scenario, axes: _Axes, cores: Strategies) -> str:
     found = _able(scenario, {**layouts, "place": np.arange(len(known))}, mesh)
     if not (known[found["place"]] != found["sharding_degree"][:, None]).all(axis=1).any():
         return ""
-    within = f" or those within {_either(map(str, near))} GPUs" if near else ""
-    return f"with states sharded over all data and context ranks{within}"
+    within = f" or within {_either(map(str, near))} GPUs" if near else ""
+    return f"{SHARDED_OVER}all data ranks{within}"
 
 
 def _kinds(scenario: Scenario, axes: _Axes, cores: Strategies) -> str:

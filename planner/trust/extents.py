@@ -32,10 +32,10 @@ def past_measured(scenario: Scenario, row: Strategies) -> tuple[str, ...]:
     Degrees of more than twice as much stand in the remark on the validated region (`planner.trust.interval.outside`).
     """
     past = {axis: (int(getattr(row, axis)[0]), known) for axis, known in degrees_past(scenario, row).items()}
-    said = [f"{axis.upper()} {own} against {known} at most" for axis, (own, known) in past.items() if own <= 2 * known]
+    said = [f"{axis.upper()} {own} (at most {known})" for axis, (own, known) in past.items() if own <= 2 * known]
     ranks, widest = int(row.sharding_degree[0]), _widest_sharding(scenario)
     if row.zero_stage[0] >= SHARDED_PARAMETERS and widest and ranks > widest:
-        said.append(f"parameters sharded over {ranks:,} ranks against {widest:,} at most under such software")
+        said.append(f"parameters sharded over {ranks:,} ranks (at most {widest:,} with such software)")
     return (f"beyond all that was measured of such models: {', '.join(said)}",) if said else ()
 
 

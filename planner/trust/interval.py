@@ -173,7 +173,7 @@ def trust(scenario: Scenario, row: Strategies, *, mfu: float = 1.0, mixture: boo
     first = order[np.sort(np.unique(groups, return_index=True)[1])[:SHOWN]]
     far = _unlike_device(scenario, mine, table, order) + _beyond(mine, table)
     if mfu < (least := float(table.mfus.min())):  # as predictions have it
-        far += (f"MFU {100.0 * mfu:.2g} % against {100.0 * least:.2g} % at least",)
+        far += (f"MFU {100.0 * mfu:.2g} % (measured: at least {100.0 * least:.2g} %)",)
     far += _untried(scenario)
     return Trust(
         nearest=tuple(_comparable(table, int(i), float(away[i])) for i in first),
@@ -187,10 +187,10 @@ def trust(scenario: Scenario, row: Strategies, *, mfu: float = 1.0, mixture: boo
 def _untried(scenario: Scenario) -> tuple[str, ...]:
     """What few measured runs train, and none of those that mechanisms were found on."""
     said = {
-        "adapters against few": scenario.frozen,
-        "frozen layers against none": scenario.trained_depth < 1.0,
-        f"{scenario.task.title} against pretraining": scenario.task.sequences > 1 or scenario.further_forwards > 0,
-        "packed documents against whole sequences": scenario.attended_length < scenario.seq_length,
+        "adapters (few measured runs)": scenario.frozen,
+        "frozen layers (no measured run)": scenario.trained_depth < 1.0,
+        f"{scenario.task.title} (measured: pretraining)": scenario.task.sequences > 1 or scenario.further_forwards > 0,
+        "packed documents (measured: whole sequences)": scenario.attended_length < scenario.seq_length,
     }
     return tuple(words for words, found in said.items() if found)
 
@@ -202,7 +202,7 @@ def outside(found: Trust) -> tuple[str, ...]:
     nearest, differs = found.nearest[0], ", ".join(found.differs) or "size"
     said = [f"the nearest measured run, of {describe_source(nearest.group)}, differs in {differs}"]
     said *= nearest.distance > found.region
-    said += [f"{', '.join(found.beyond)} in measured runs"] * bool(found.beyond)
+    said += [", ".join(found.beyond)] * bool(found.beyond)
     return (f"outside the validated region: {'; '.join(said)}",)
 
 
@@ -234,8 +234,8 @@ def _unlike_device(scenario: Scenario, mine: Traits, table: Measured, order: NDA
     if (kind & descent).any() or (kind.any() and not descent.any()):
         return ()
     near = next(i for i in order if kind[i] or not kind.any())
-    own, other = (f" under {stack}" * bool(kind.any()) for stack in (mine.names["stack"][0], names["stack"][near]))
-    return (f"{mine.names['accelerator'][0]}{own} against {names['accelerator'][near]}{other} at nearest",)
+    own, other = (f" with {stack}" * bool(kind.any()) for stack in (mine.names["stack"][0], names["stack"][near]))
+    return (f"{mine.names['accelerator'][0]}{own} (nearest measured: {names['accelerator'][near]}{other})",)
 
 
 def _of_the_kind(device: Accelerator) -> list[str]:
@@ -267,14 +267,14 @@ def _beyond(mine: Traits, table: Measured) -> tuple[str, ...]:
     """
     alike = table.traits.names["kind"] == mine.names["kind"][0]
     if not alike.any():
-        return (f"{mine.names['kind'][0]} layers against none",)
+        return (f"{mine.names['kind'][0]} layers (no measured run)",)
 
     def too_large(key: str, among: Bools) -> tuple[float, float] | None:
         own, most = float(mine.sizes[key][0]), float(table.traits.sizes[key][among].max())
         return (2.0**own, 2.0**most) if own > most + 1.0 else None
 
     degrees = tuple(
-        f"{key.upper()} {found[0]:.0f} against {found[1]:.0f} at most"
+        f"{key.upper()} {found[0]:.0f} (measured: at most {found[1]:.0f})"
         for key in EXTENTS
         if (found := too_large(key, alike))
     )
@@ -283,8 +283,8 @@ def _beyond(mine: Traits, table: Measured) -> tuple[str, ...]:
     if found is None:
         return degrees
     own, most = (length / 2**10 for length in found)
-    under = " under such software" if descent.any() else ""
-    return (*degrees, f"sequences of {own:,.0f} Ki tokens against {most:,.0f} Ki at most{under}")
+    under = " with such software" if descent.any() else ""
+    return (*degrees, f"sequences of {own:,.0f} Ki tokens (measured{under}: at most {most:,.0f} Ki)")
 
 
 def _comparable(table: Measured, i: int, away: float) -> Comparable:

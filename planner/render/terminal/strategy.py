@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from planner.answer.plan import Stage, Strategy
-from planner.answer.text import plural
+from planner.answer.text import layers_per_stage, plural, stages_of_layers
 
 Row = tuple[str, str]
 """A choice and its meaning."""
@@ -83,14 +83,6 @@ def _switches(strategy: Strategy) -> Iterator[Row]:
         yield "spread vocabulary", "embedding and head split over all stages"
 
 
-def layers_per_stage(strategy: Strategy) -> str:
-    """The split of layers in words: "12 layers per stage", "layers per stage 11, 6 x 12, 13"."""
-    layers = [stage.layers for stage in strategy.stages]
-    if len(set(layers)) == 1:
-        return f"{plural(layers[0], 'layer')} per stage"
-    return f"layers per stage {_runs(layers)}"
-
-
 def recomputation(strategy: Strategy) -> str:
     """What is recomputed: its kind, or how many layers where it is some of them."""
     layers = sum(stage.recompute_layers for stage in strategy.stages)
@@ -120,10 +112,10 @@ def along_the_pipeline(strategy: Strategy) -> list[Row]:
 
 
 def _layers(stages: Sequence[Stage]) -> str:
-    """The layers of some stages: "12 layers each", "layers 11, 12"."""
+    """The layers of some stages: "12 layers each", "1 stage of 11 layers, then 1 of 12"."""
     counts = [stage.layers for stage in stages]
     if len(set(counts)) > 1:
-        return f"layers {_runs(counts)}"
+        return stages_of_layers(counts)
     return f"{plural(counts[0], 'layer')}{' each' if len(counts) > 1 else ''}"
 
 
@@ -131,8 +123,3 @@ def _degrees_of(stage: Stage) -> list[str]:
     """The degrees of a stage that are not those of every stage."""
     known = (("TP", stage.tp), ("DP", stage.dp), ("micro-batch", stage.micro_batch_size))
     return [f"{name} {value}" for name, value in known if value is not None]
-
-
-def _runs(values: Sequence[int]) -> str:
-    counted = [(value, len(list(same))) for value, same in groupby(values)]
-    return ", ".join(f"{count} x {value}" if count > 1 else str(value) for value, count in counted)

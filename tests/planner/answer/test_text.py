@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.answer.text import probability_words
+from planner.answer.text import probability_words, stages_of_layers
 
 
 @pytest.mark.parametrize(
@@ -11,3 +11,14 @@ from planner.answer.text import probability_words
 )
 def test_no_probability_of_a_model_is_called_certain(chance, words):
     assert probability_words(chance) == words
+
+
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        ([6] * 11 + [4], "11 stages of 6 layers, then 1 of 4"),
+        ([1, 2, 2, 0], "1 stage of 1 layer, then 2 of 2, then 1 of 0"),
+    ],
+)
+def test_stages_and_their_layers_cannot_be_taken_for_each_other(layers, words):
+    assert stages_of_layers(layers) == words

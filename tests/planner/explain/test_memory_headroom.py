@@ -6,6 +6,7 @@ import pytest
 
 from hardware.catalogue import cluster
 from planner import PlanRequest, plan, predict
+from planner.answer.text import WORTH_SHOWING
 from planner.request.fields import PIN_AXES
 
 FULL = {"model": "llama3-70b", "gpus": 8}
@@ -29,7 +30,7 @@ def test_the_plan_with_a_margin_is_the_plan_that_is_asked_for_with_one(full):
     slower = safe.prediction.iteration_seconds / full.prediction.iteration_seconds - 1.0
     told = full.choices[0].text
     assert told.startswith(f"{slower:.1%} slower, TP {safe.strategy.tp} ")
-    assert f"PP {safe.strategy.pp} " in told
+    assert f"PP {safe.strategy.pp}, " in told
     assert not any("usable memory" in warning for warning in safe.warnings)
 
 
@@ -47,7 +48,10 @@ def test_what_fits_with_a_margin_only_by_what_saves_memory_is_not_said_to_fit_no
     assert told["--memory-margin 5%"] == "nothing fits without offloading or recomputing layers together"
 
 
-TIGHT = {"model": "175b", "gpus": 1024, "top": 0}
+TIGHT = {"model": "175b", "gpus": 512, "top": 0}
+"""A plan that the margin makes slower by more than is shown."""
+CLOSE = {**TIGHT, "gpus": 1024}
+"""One that it makes hardly slower."""
 
 
 def test_a_plan_leaves_a_margin_unless_it_is_told_otherwise_and_says_what_that_costs():
@@ -67,8 +71,14 @@ def test_a_faster_plan_of_the_same_degrees_says_what_it_has_otherwise():
     usual, edge = answer.strategy, plan(PlanRequest(**tuned, memory_margin=0, reasons=False)).strategy
     assert (usual.dp, usual.tp, usual.pp) == (edge.dp, edge.tp, edge.pp)
     assert usual.micro_batch_size != edge.micro_batch_size
-    said = f" faster, DP 4 micro-batch {edge.micro_batch_size}; it fills"
+    said = f" faster, the same degrees, micro-batch {edge.micro_batch_size}, no recomputation; it fills"
     assert any(said in one.text for one in answer.choices)
+
+
+def test_a_gain_that_nobody_would_risk_a_run_for_is_not_shown():
+    usual, edge = plan(PlanRequest(**CLOSE)), plan(PlanRequest(**CLOSE, memory_margin=0, reasons=False))
+    assert (1.0 - WORTH_SHOWING) * usual.value < edge.value < usual.value
+    assert not any(one.subject == "--memory-margin 0" for one in usual.choices)
 
 
 def test_what_fits_only_at_the_edge_is_planned_there_and_said():
@@ -87,8 +97,8 @@ def with_memory(name, usable):
 
 
 def test_a_given_strategy_is_judged_without_a_margin():
-    edge = plan(PlanRequest(**TIGHT, memory_margin=0, reasons=False)).strategy
+    edge = plan(PlanRequest(**CLOSE, memory_margin=0, reasons=False)).strategy
     pins = {axis: value for axis in PIN_AXES if (value := getattr(edge, axis, None))}
-    given = predict(PlanRequest(**TIGHT, pins=pins))
+    given = predict(PlanRequest(**CLOSE, pins=pins))
     assert given.fits
     assert max(stage.total / stage.limit for stage in given.memory_bytes) > 0.95

@@ -9,7 +9,7 @@ from planner.request.budget import CORE, Budget
 from planner.search.objective import Objective
 
 FREE = {"memory_margin": 0, "framework": "any", "top": 0}
-SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "global_batch_size": 64, **FREE}
+SHORT = {"model": "moonlight-16b-a3b", "gpus": 4, "cluster": "dgx-a100-80gb", "global_batch_size": 32, **FREE}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_offloading_saves_is_told_as_far_as_it_was_searched(monkeypatch):
 
     proved = next(one for one in plan(PlanRequest(**SHORT)).what_helps if one.subject.startswith("offload "))
     monkeypatch.setattr(Objective, "search", briefly)
-    monkeypatch.setattr("planner.search.best_first.CHUNK", 256)
+    monkeypatch.setattr("planner.search.best_first.CHUNK", 1024)
     line = next(one for one in plan(PlanRequest(**SHORT)).what_helps if one.subject == "offload any")
     assert not line.proved
     assert line.text.startswith("at least -")

@@ -207,7 +207,7 @@ def test_uneven_stages_and_partial_recomputation_are_spelled_out():
     stages = [{"layers": n, "recompute_layers": r, "group": "g"} for n, r in ((11, 0), (12, 3), (12, 3), (13, 0))]
     uneven = strategy(pp=4, vpp=1, recompute="full", stages=stages)
     text = screen(fake_plan(strategy=uneven))
-    assert "pipeline: layers per stage 11, 2 x 12, 13" in text
+    assert "pipeline: 1 stage of 11 layers, then 2 of 12, then 1 of 13" in text
     assert "recompute 6/48 layers" in text
 
 
@@ -225,10 +225,10 @@ def test_a_plan_that_is_not_proved_says_how_far_it_may_be_off():
 @pytest.mark.parametrize(
     ("distance", "beyond", "said"),
     [
-        (1.2, "inside", "distance 1.2 (validated up to 2.7; 0 is alike)"),
+        (1.2, "inside", "1.2 away from this plan (0 would be the same; validated up to 2.7)"),
         (3.1, [], "(outside the validated region, up to 2.7)"),
-        (1.2, ["EP 128 against 32 at most"], "(within 2.7, but outside the validated region: EP 128 against 32"),
-        (3.1, ["EP 128 against 32 at most"], "(outside the validated region, up to 2.7; EP 128 against 32 at most"),
+        (1.2, ["EP 128 (measured: at most 32)"], "(within 2.7, but outside the validated region: EP 128 (measured"),
+        (3.1, ["EP 128 (measured: at most 32)"], "(outside the validated region, up to 2.7; EP 128 (measured: at"),
     ],
 )
 def test_the_risk_says_how_far_a_plan_is_from_measured_runs(distance, beyond, said):

@@ -17,6 +17,7 @@ from planner.search.question import resolve_search
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
 ROUNDING = 1e-9
+PLAIN = {"offload": "none", "recompute_num_layers": 1}
 
 
 def asked(memory, **changes):
@@ -59,9 +60,10 @@ def saves(answer):
     st.lists(st.floats(1.001, 1.5), min_size=3, max_size=3),
     st.sampled_from([1e10, 1e12]),
     st.sampled_from([16, 256]),
+    st.sampled_from([{}, {"recompute": "none"}]),
 )
-def test_more_memory_never_gives_a_slower_plan(share, steps, host, batch):
-    changes = {"host": host, "global_batch_size": batch}
+def test_more_memory_never_gives_a_slower_plan(share, steps, host, batch, pins):
+    changes = {"host": host, "global_batch_size": batch, "pins": pins}
     memory, before = share * least(**changes), None
     for step in steps:
         memory *= step
@@ -87,7 +89,7 @@ def test_where_several_ways_save_memory_the_fastest_is_taken():
 @pytest.mark.parametrize("step", [1.0, 1.01, 1.03])
 def test_where_nothing_fits_with_the_margin_as_much_of_it_stays_as_the_leanest_plan_leaves(step):
     leanest = least(zero_stages=(0,))
-    request = asked(1.005 * step * leanest, zero_stages=(0,), pins={"offload": "none", "recompute_num_layers": 1})
+    request = asked(1.005 * step * leanest, zero_stages=(0,), pins=PLAIN)
     found = plan(request.model_copy(update={"reasons": False}))
     margin = found.request["memory_margin"]
     assert any(NO_MARGIN in line for line in found.defaults)
@@ -105,6 +107,20 @@ def test_a_plan_that_recomputes_gives_way_to_one_that_is_faster_by_far_and_the_a
     assert f"{1.0 - seconds(found) / seconds(plain):.1%} faster" in found.saving_memory.text
     short = plan(request.model_copy(update={"reasons": False}))
     assert (short.strategy, short.saving_memory) == (found.strategy, found.saving_memory)
+
+
+@pytest.mark.parametrize("memory", [1.7, 2.0, 2.4, 2.8])
+@pytest.mark.parametrize("pins", [{}, {"recompute": "none"}])
+def test_a_plan_gives_way_to_one_that_is_faster_by_far_and_to_no_other_whatever_it_recomputes(memory, pins):
+    request = asked(memory * least(global_batch_size=256), global_batch_size=256, pins=pins, host=1e12, reasons=False)
+    found = plan(request)
+    plain = seconds(plan(request.model_copy(update={"pins": {**pins, **PLAIN}})))
+    saving = seconds(
+        plan(request.model_copy(update={"pins": {**pins, "offload": "any", "recompute_num_layers": "1.."}}))
+    )
+    far = saving <= (1.0 - FAR) * plain
+    assert seconds(found) == pytest.approx(saving if far else plain)
+    assert (found.saving_memory is not None or saves(found)) == far
 
 
 def test_a_time_limit_that_passes_while_ways_to_save_are_looked_at_is_said(monkeypatch):

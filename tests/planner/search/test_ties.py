@@ -168,7 +168,7 @@ def test_the_reason_names_memory_nearness_and_plainness():
     now = Doubts(np.array([0.5]), np.array([0.9]), np.array([1.0]))
     assert reason(was, now) == (
         "fills 90% of the memory in place of 99%, is nearer to measured runs (0.50 in place of 1.00) and "
-        "has fewer special settings"
+        "needs fewer unusual settings"
     )
 
 

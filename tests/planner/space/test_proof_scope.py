@@ -3,6 +3,7 @@
 import pytest
 
 from planner import PlanRequest, plan
+from planner.answer.headline import headline
 from planner.space import lattice
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
@@ -34,8 +35,8 @@ def scope(**changes):
 
 @pytest.fixture(name="short", scope="module")
 def fixture_short():
-    """The plan of a model that fills its devices."""
-    return plan(PlanRequest(**SHORT, ties="fastest", reasons=False))
+    """The plan of a model that fits without offloading."""
+    return ask(ties="fastest")
 
 
 def test_a_proof_without_offloading_says_so_where_the_plan_is_called_the_best(short):
@@ -57,7 +58,7 @@ def test_a_stack_that_offloads_nothing_leaves_nothing_of_it_out():
     ("phrase", "asked", "pins"),
     [
         ("without layers recomputed together", {}, {"recompute_num_layers": 1}),
-        ("with states sharded over all data and context ranks or those within 8 GPUs", {}, {"sharding_degree": "2.."}),
+        ("with states sharded over all data ranks or within 8 GPUs", {}, {"sharding_degree": "2.."}),
         ("with context parallelism by p2p alone", {"seq_length": 4096}, {"cp_kind": "p2p"}),
         ("with no modules named for recomputation but layernorm", {}, {"recompute_modules": "none"}),
         ("with micro-batches of at most 64 sequences", {"global_batch_size": 128}, {"micro_batch_size": 1}),
@@ -67,6 +68,24 @@ def test_a_stack_that_offloads_nothing_leaves_nothing_of_it_out():
 def test_an_axis_that_is_not_laid_out_whole_is_said_unless_it_is_pinned(phrase, asked, pins):
     assert phrase in scope(**asked)
     assert phrase not in scope(**asked, pins=pins)
+
+
+def test_gradients_are_sharded_over_halves_and_quarters_too_and_the_statement_says_what_else_was_not_tried():
+    usual = {"model": "opt-175b", "gpus": 992, "cluster": "dgx-a100", "stack": "fsdp", "ties": "fastest"}
+    usual |= {"global_batch_size": 992, "seq_length": 2048, "memory_margin": 0.0}
+    found = ask(**usual)
+    any_degree = ask(**usual, pins={"sharding_degree": "1.."})
+    assert found.value == pytest.approx(any_degree.value)
+    said = "with states sharded over all data ranks or within 8, 32, 248 or 496 GPUs"
+    assert said in found.proof.statement
+    assert said in headline(found)
+    assert "sharded" not in any_degree.proof.statement + headline(any_degree)
+
+
+def test_optimizer_states_alone_are_sharded_over_few_or_all_and_the_statement_leaves_that_out():
+    found = ask()
+    assert "within 8 GPUs" in " ".join(found.proof.scope)
+    assert "sharded" not in found.proof.statement
 
 
 def test_what_rules_refuse_anyway_is_not_called_left_out():

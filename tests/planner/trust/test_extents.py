@@ -26,7 +26,7 @@ def test_a_degree_just_beyond_is_named_and_the_largest_measured_is_not():
     inside, beyond, far = (strategies(ep=ep, dp=2048) for ep in (most, 2 * most, 4 * most))
     assert (degrees_past(asked(), inside), past_measured(asked(), inside)) == ({}, ())
     assert past_measured(asked(), beyond) == (
-        f"beyond all that was measured of such models: EP {2 * most} against {most} at most",
+        f"beyond all that was measured of such models: EP {2 * most} (at most {most})",
     )
     assert degrees_past(asked(), far) == {"ep": most}
     assert past_measured(asked(), far) == ()  # the validated region speaks of it

@@ -103,18 +103,18 @@ def test_a_degree_more_than_a_doubling_beyond_what_was_measured_is_outside_howev
     step, corner = (trust(scenario, row(tp=2, pp=2, dp=512, ep=ep, vpp=31, schedule=3)) for ep in (128, 256))
     assert corner.nearest[0].distance < corner.region
     assert (step.inside, step.beyond) == (True, ())
-    assert (corner.inside, corner.beyond) == (False, ("EP 256 against 64 at most",))
+    assert (corner.inside, corner.beyond) == (False, ("EP 256 (measured: at most 64)",))
     (said,) = outside(corner)
-    assert "outside the validated region: EP 256 against 64 at most in measured runs" in said
+    assert "outside the validated region: EP 256 (measured: at most 64)" in said
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"seq_length": 16384}, ""),
-        ({"seq_length": 131072}, "sequences of 128 Ki tokens against 16 Ki at most under such software"),
+        ({"seq_length": 131072}, "sequences of 128 Ki tokens (measured with such software: at most 16 Ki)"),
         ({"seq_length": 131072, "stack": "torchtitan"}, ""),
-        ({"seq_length": 32768, "model": "mixtral-8x7b", "stack": "torchtitan"}, "sequences of 32 Ki tokens against"),
+        ({"seq_length": 32768, "model": "mixtral-8x7b", "stack": "torchtitan"}, "sequences of 32 Ki tokens (measured"),
     ],
 )
 def test_sequences_more_than_a_doubling_beyond_what_was_measured_under_such_software_are_outside(changes, told):
@@ -129,22 +129,22 @@ def test_a_kind_of_layers_that_nobody_measured_is_outside_however_near_the_rest(
     monkeypatch.setattr("planner.trust.interval.measured", lambda: others)
     found = trust(asked(model="nemotron-h-8b"), row())
     assert found.nearest[0].distance < found.region
-    assert (found.inside, found.beyond) == (False, ("hybrid layers against none",))
+    assert (found.inside, found.beyond) == (False, ("hybrid layers (no measured run)",))
     (said,) = outside(found)
-    assert said == "outside the validated region: hybrid layers against none in measured runs"
+    assert said == "outside the validated region: hybrid layers (no measured run)"
 
 
 @each(
     ("cluster", "stack", "told"),
     [
-        ("kuae-s4000", "megatron-core", "mtt-s4000 against gh200 at nearest"),
-        ("gaudi3-8x", "megatron-core", "gaudi3 against gh200 at nearest"),
+        ("kuae-s4000", "megatron-core", "mtt-s4000 (nearest measured: gh200)"),
+        ("gaudi3-8x", "megatron-core", "gaudi3 (nearest measured: gh200)"),
         (
             "aurora",
             "megatron-core",
-            "max-1550 under megatron-core against max-1550-stack under",
+            "max-1550 with megatron-core (nearest measured: max-1550-stack with",
         ),
-        ("dgx-h20", "megatron-core", "h20 against"),
+        ("dgx-h20", "megatron-core", "h20 (nearest measured: "),
         ("mi325x-8x", "megatron-core", ""),
         ("mi325x-8x", "torchtitan", ""),
         ("dgx-h800", "megatron-core", ""),
