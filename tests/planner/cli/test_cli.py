@@ -182,7 +182,7 @@ def test_a_json_configuration_does_as_well(asked, tmp_path):
     assert dict(asked[0].pins) == {"sequence_parallel": "true"}
 
 
-def test_dry_run_writes_tokens_in_letters_and_the_margin_to_a_tenth_of_a_per_cent(asked):
+def test_dry_run_writes_tokens_in_letters_and_the_margin_to_a_tenth_of_a_per_cent():
     said = run("--model", "llama3-8b", "--gpus", "64", "--memory-margin", "7.6%", "--dry-run").stdout
     assert re.search(r"memory_margin +7\.6%  ", said)
     assert re.search(r"tokens +15 T  ", said)
