@@ -84,8 +84,6 @@ NAMES = {"cluster": ["a100-roce-1600g", "dgx-a100-80gb"], "stack": ["megatron-co
 @pytest.mark.parametrize(
     ("width", "gone"), [(60, "MFU days cost GiB speedup"), (72, "days cost"), (80, "days"), (90, "")]
 )
-    ("width", "gone"), [(60, "MFU days cost GiB speedup"), (72, "days cost"), (80, "days"), (90, "")]
-)
 def test_a_narrow_table_breaks_no_word_and_says_what_it_leaves_out(tmp_path, width, gone):
     axes = "".join(f"{name} = {values}\n" for name, values in NAMES.items())
     path = written(tmp_path, f'model = "gpt3-125m"\ngpus = [8, 16]\n{axes}[baseline]\ngpus = 8\n')
