@@ -194,7 +194,9 @@ def _without_network(group: Document) -> str:
 def _scale_up(group: Document, device: Accelerator) -> list[Document]:
     """The tier inside the node: the accelerator's own link unless the file says otherwise."""
     given = _table(group.get("scale_up", {}), "scale_up")
-    table = {"name": "node", "domain": group.get("gpus_per_node"), "like": device.scale_up} | given
+    each = group.get("gpus_per_node")
+    each = each if isinstance(each, int) and each > 0 else None  # its own field says what is wrong with another
+    table = {"name": "node", "domain": each, "like": device.scale_up} | given
     if table["domain"] in (None, 1):
         return []
     if not table["like"]:

@@ -12,6 +12,7 @@ nearest thing that works. ::
 """
 
 import difflib
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -147,26 +148,28 @@ def check_fields(table: Mapping[str, Any], fields: Collection[str]) -> None:
             raise ValueError(f"{key!s:.40}: there is no such field; {meant(str(key), fields)}")
 
 
-def flatten(error: "ValidationError") -> str:
-    """The findings of pydantic in one line: field, what was given, what was expected."""
+def flatten(error: "ValidationError", shares: Collection[str] = ()) -> str:
+    """The findings of pydantic in one line: field, what was given, what was expected; of ``shares`` in per cent."""
     found = error.errors(include_url=False)
     # A list whose items are wrong counts as empty besides.
     within = {finding["loc"][:depth] for finding in found for depth in range(len(finding["loc"]))}
     findings = [finding for finding in found if finding["type"] != "too_short" or finding["loc"] not in within]
     findings.sort(key=lambda finding: finding["type"] != "extra_forbidden")  # a misspelt field is missing besides
-    lines = [_finding(finding) for finding in findings[:3]]
+    lines = [_finding(finding, shares) for finding in findings[:3]]
     if len(findings) > len(lines):
         lines.append(f"and {len(findings) - len(lines)} more")
     return "; ".join(lines)
 
 
-def _finding(finding: Mapping[str, Any]) -> str:
+def _finding(finding: Mapping[str, Any], shares: Collection[str]) -> str:
     where = ".".join(str(part) for part in finding["loc"]) or "the file"
     given, kind, message = finding["input"], finding["type"], str(finding["msg"])
     if kind == "extra_forbidden":
         return f"{where}: there is no such field"
     if kind == "missing":
         return f"{where}: required, but missing"
+    if isinstance(given, float) and math.isnan(given):
+        return f"{where}: expected a number, and nan is none"
     message = _EXPECTED.get(kind, message.removeprefix("Value error, "))
     if message.startswith("Input should be "):
         for theirs, plain in _PLAIN.items():
@@ -175,6 +178,9 @@ def _finding(finding: Mapping[str, Any]) -> str:
     parts = [given, *(given if isinstance(given, list | tuple) else ())]
     said = any(_short(part) in message or (isinstance(part, str) and part and part in message) for part in parts)
     shown = kind == "value_error" and (isinstance(given, Mapping) or said)
+    if where in shares and isinstance(given, float):
+        limit = f"{message.rpartition(' ')[0]} {100.0 * float(message.rpartition(' ')[2]):g} %"
+        return f"{where}: {limit}, got {100.0 * given:g} %"
     if "got " in message or shown:
         return f"{where}: {message}"
     return f"{where}: {message[:1].lower()}{message[1:]}, got {_short(given)}"
@@ -186,6 +192,21 @@ def not_parsed(syntax: str, error: Exception, wrong: str = "") -> str:
         return f"{syntax} nested too deeply"
     return f"{wrong or f'not {syntax}'}: {' '.join(str(error).split())}"
 
+
+def kind_of(value: object) -> str:
+    """What a value of a document is, in plain words."""
+    return _KINDS.get(type(value), "something else")
+
+
+_KINDS: Final[Mapping[type, str]] = {
+    type(None): "null",
+    bool: "true or false",
+    str: "text",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "a table",
+}
 
 _LONGEST_WORD: Final = 200
 _LONGEST_LINE: Final = 2000

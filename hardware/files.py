@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from hardware.errors import BadFile, MeshwrightError, UnknownName, flatten, not_parsed
+from hardware.errors import BadFile, MeshwrightError, UnknownName, flatten, kind_of, not_parsed
 from hardware.spelling import bare_name, entry_meant
 from hardware.units import parse_quantity
 
@@ -152,7 +152,7 @@ def parsed(text: str, path: Path) -> Document:
         hint = "; the name has a value already" if "Cannot overwrite" in str(error) else ""
         raise BadFile(path, not_parsed("JSON" if json_file else "TOML", error) + hint) from None
     if not isinstance(document, dict):
-        raise BadFile(path, f"expected a table of fields, got a {type(document).__name__}")
+        raise BadFile(path, f"expected a table of fields, got {kind_of(document)}")
     return document
 
 

@@ -179,6 +179,8 @@ def _checked(value: float, text: object, dimension: Dimension) -> float:
 def _refusal(dimension: Dimension, given: object, why: str) -> BadQuantity:
     units = _UNITS[dimension]
     shown = repr(given) if len(repr(given)) <= 60 else repr(given)[:57] + "..."
+    if why == "negative":
+        return BadQuantity(f"expected {units.phrase} that is not negative, got {shown}")
     return BadQuantity(f"expected {units.phrase} such as '{units.example}', got {shown} ({why})")
 
 

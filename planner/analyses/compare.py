@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -320,14 +320,41 @@ def _strategies(here: Side, b: Side) -> Iterator[tuple[str, str, Side]]:
         here = there
 
 
+_WORDS: Final = {
+    "gpus": "GPUs",
+    "global_batch_size": "batch",
+    "seq_length": "sequence length",
+    "cp_kind": "CP exchange",
+    "zero_stage": "ZeRO",
+    "sharding_degree": "sharding ranks",
+    "micro_batch_size": "micro-batch",
+    "num_microbatches": "micro-batches",
+    "recompute": "recomputation",
+    "recompute_modules": "recomputed modules",
+    "recompute_num_layers": "layers recomputed together",
+    "layers": "layers per stage",
+    "recompute_layers": "recomputed layers per stage",
+}
+"""Names of ``_facts`` as screens have them, where they are neither degrees nor such words already."""
+
+
 def _moved(here: Side, there: Side) -> str:
     found = _differences(here, there)
-    return ", ".join(f"{name} {_said(old)} -> {_said(new)}" for name, (old, new) in found.items())
+    if not (here.split.recomputed.any() or there.split.recomputed.any()):
+        found.pop("recompute_layers", None)
+    return ", ".join(f"{_named(name)} {_said(old)} -> {_said(new)}" for name, (old, new) in found.items())
+
+
+def _named(name: str) -> str:
+    return _WORDS.get(name) or (name.upper() if len(name) <= 3 else name.replace("_", " "))
 
 
 def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, tuple):
         return "/".join(map(str, value)) or "none"
-    return str(value) if len(str(value)) <= 40 else str(value)[:37] + "..."
+    text = "none" if value is None else str(value).replace("1f1b", "1F1B")
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -59,10 +59,10 @@ def size(
     if days is None and dollars is None:
         raise BadRequest("size needs a deadline such as --deadline 30d, or a budget such as --budget $1M")
     parse_pins(request.pins)  # what no size could read is refused, not tried on all of them
-    sizes, resolved = _sizes(request, days, Budget(limit or request.time_limit, progress=progress))
+    limits = Limits(days, dollars)
+    sizes, resolved = _sizes(request, limits, Budget(limit or request.time_limit, progress=progress))
     if dollars is not None and resolved.cluster.usd_per_gpu_hour is None:
         raise BadRequest(f"a budget needs a price, and {resolved.cluster.name} has none; give it price = '2 $/h'")
-    limits = Limits(days, dollars)
     found = sizes.first(limits.met, sizes.least) if dollars is None else _within(sizes, limits)
     if found is None and (resolved.stability or _narrowly_missed(sizes, limits)):
         found = _between_misses(sizes, limits, math.inf if resolved.stability else AROUND)
@@ -76,7 +76,7 @@ def size(
     return _met(sizes, _smaller(sizes, limits, found), limits, resolved)
 
 
-def _sizes(request: PlanRequest, days: float | None, budget: Budget) -> tuple[Sizes, Resolved]:
+def _sizes(request: PlanRequest, limits: Limits, budget: Budget) -> tuple[Sizes, Resolved]:
     """The sizes to look at, and the question on one node, for what does not depend on the size."""
     from hardware.catalogue import cluster as find_cluster
 
@@ -92,8 +92,8 @@ def _sizes(request: PlanRequest, days: float | None, budget: Budget) -> tuple[Si
         raise BadRequest(f"size counts whole nodes; a node has {each} GPUs, more than --gpus {request.gpus}")
     most = min(request.gpus // each, first.machines.groups[0].nodes or request.gpus // each)
     flops = counted_flops(first.scenario) * first.tokens
-    least = math.ceil(flops / (first.scenario.peak_rate * days * DAY) / each) if days else 1
-    return Sizes(request, max(min(least, most), 1), max(most, 1), each, budget), first
+    least = math.ceil(flops / (first.scenario.peak_rate * limits.days * DAY) / each) if limits.days else 1
+    return Sizes(request, limits, max(min(least, most), 1), max(most, 1), each, budget), first
 
 
 def _within(sizes: Sizes, limits: Limits) -> int | None:
@@ -154,6 +154,7 @@ def _met(sizes: Sizes, found: int, limits: Limits, resolved: Resolved) -> Size:
     answer, around = _settled(sizes, limits)
     if limits.dollars is None:
         _larger(sizes, answer)
+    surer = _surer(sizes, limits, answer)
     good = _good(sizes, limits)
     smallest, priced = good[0], all(option.cost_dollars is not None for option in good)
     proved = not sizes.open_sizes(range(sizes.least, smallest.nodes))
@@ -163,6 +164,7 @@ def _met(sizes: Sizes, found: int, limits: Limits, resolved: Resolved) -> Size:
         smallest=smallest,
         fastest=min(good, key=lambda o: o.days),
         cheapest=min(good, key=lambda o: o.cost_dollars or 0.0) if priced else None,
+        surer=surer,
         proved=proved,
         statement=_statement(sizes, smallest.nodes, limits, proved=proved),
         **around,
@@ -185,6 +187,16 @@ def _settled(sizes: Sizes, limits: Limits) -> tuple[Option, dict[str, Any]]:
         if (better := _best(sizes, limits)) is answer:
             return answer, {"neighbours": tuple(filter(None, around)), "day_later": later, "day_sooner": sooner}
         answer = better
+
+
+def _surer(sizes: Sizes, limits: Limits, answer: Option) -> Option | None:
+    """What meets the limits surely, where the answer does not; it is looked for among more nodes for a deadline."""
+    if limits.surely_met(answer):
+        return None
+    if limits.days is not None:
+        sizes.first(limits.surely_met, answer.nodes + 1)
+    sure = filter(limits.surely_met, sizes.options())
+    return min(sure, key=lambda o: o.nodes if limits.days is not None else o.days, default=None)
 
 
 def _best(sizes: Sizes, limits: Limits) -> Option:

@@ -9,13 +9,15 @@ from typing import Literal
 from pydantic import Field
 
 from hardware.records import BadNodeCount
-from planner.answer.plan import Answer, Plan, Provenance, Record, Strategy
+from planner.answer.plan import Answer, Plan, Provenance, Record, Share, Strategy
 from planner.answer.text import plural
 from planner.api.short import short_plan
 from planner.errors import BadRequest, OutOfTime
 from planner.request.budget import Budget
 from planner.request.request import PlanRequest
 from planner.studies.answer import Shared
+from planner.trust.interval import probability_within
+from planner.trust.memory import SURE
 
 
 class Option(Record):
@@ -38,6 +40,12 @@ class Option(Record):
     """Share of the wall time in which iterations run; None where interruptions are not counted."""
     spare_nodes: int | None = None
     """In addition to the job's nodes, likewise."""
+    deadline_probability: Share | None = None
+    """Probability that it meets the deadline, by how far measured runs are off; None where there is none."""
+    budget_probability: Share | None = None
+    """That it costs no more than the budget, likewise."""
+    fit_probability: Share | None = None
+    """That its fullest device has the memory that it needs."""
     careful: tuple[str, ...] = ()
     """What `plan` warns of on this size, memory that is all but full among it."""
 
@@ -76,6 +84,9 @@ class Size(Answer):
     """One node fewer and one more than the answer, where they run."""
     day_later: Neighbour | None = None
     day_sooner: Neighbour | None = None
+    surer: Option | None = None
+    """Where the answer meets the limits with less than 80 %: what does with more, the smallest for a deadline, the
+    fastest for a budget; None where no such size was found."""
     nearest: Option | None = None
     """Where nothing meets the limits: what comes nearest."""
     proved: bool = False
@@ -104,6 +115,17 @@ class Limits:
         """Whether it meets the budget."""
         return self.dollars is None or (option.cost_dollars or 0.0) <= self.dollars
 
+    def surely_met(self, option: Option | None) -> bool:
+        """Whether it meets them with a probability of ``SURE``."""
+        chance = 1.0 if option is None else within_limits(option)
+        return self.met(option) and (chance is None or chance >= SURE)
+
+
+def within_limits(option: Option) -> float | None:
+    """Probability that an option meets both limits, whose errors are one: of time; None where there is no limit."""
+    known = [one for one in (option.deadline_probability, option.budget_probability) if one is not None]
+    return min(known, default=None)
+
 
 @dataclass
 class Sizes:
@@ -111,6 +133,7 @@ class Sizes:
 
     Attributes:
         request: the question; its GPUs are the most that are considered.
+        limits: what is asked of them.
         least: nodes below which the deadline would need more than the peak rate.
         most: nodes at most.
         each: accelerators of a node.
@@ -119,6 +142,7 @@ class Sizes:
     """
 
     request: PlanRequest
+    limits: Limits
     least: int
     most: int
     each: int
@@ -150,7 +174,7 @@ class Sizes:
             return None
         if plan.status == "feasible":
             self.unproved.add(nodes)
-        return _option(plan, nodes)
+        return _option(plan, nodes, self.limits)
 
     def effort_spent(self) -> bool:
         """Whether the budget is spent."""
@@ -192,15 +216,16 @@ def round_sizes(most: int) -> list[int]:
     return sorted({n for power in powers for n in (power, power + power // 2) if n <= most})
 
 
-def _option(plan: Plan, nodes: int) -> Option | None:
+def _option(plan: Plan, nodes: int, limits: Limits) -> Option | None:
     if plan.strategy is None or plan.prediction is None or not plan.fits:
         return None
     said, good = plan.prediction, plan.goodput
+    days, cost = good.wall_days if good else said.training_days, good.wall_cost_dollars if good else said.cost_dollars
     return Option(
         gpus=plan.request["gpus"],
         nodes=nodes,
-        days=good.wall_days if good else said.training_days,
-        cost_dollars=good.wall_cost_dollars if good else said.cost_dollars,
+        days=days,
+        cost_dollars=cost,
         mfu=said.mfu,
         iteration_seconds=said.iteration_seconds,
         global_batch_size=plan.strategy.global_batch_size,
@@ -208,5 +233,8 @@ def _option(plan: Plan, nodes: int) -> Option | None:
         proved=plan.status == "optimal",
         effective=good.effective if good else None,
         spare_nodes=good.spare_nodes if good else None,
+        deadline_probability=probability_within(said, limits.days / days) if limits.days else None,
+        budget_probability=probability_within(said, limits.dollars / cost) if limits.dollars and cost else None,
+        fit_probability=said.fit_probability,
         careful=plan.warnings,
     )

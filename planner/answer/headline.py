@@ -11,6 +11,7 @@ from planner.answer.text import (
     BEST,
     LEAST_SHOWN,
     NOTABLE,
+    format_count,
     format_days,
     format_dollars,
     format_gib,
@@ -91,11 +92,18 @@ def _figures(plan: Plan, found: Prediction) -> Iterator[str]:
     yield f"{short_seconds(found.iteration_seconds)} per iteration ({format_percent(found.mfu)} MFU)"
     wall = plan.goodput if plan.request.get("objective") == "goodput" else None
     days, dollars = (wall.wall_days, wall.wall_cost_dollars) if wall else (found.training_days, found.cost_dollars)
-    yield f"{format_days(days)}{' with interruptions' if wall else ''}"
+    yield f"{format_days(days)}{' with interruptions' if wall else ''}{_for_tokens(plan)}"
     if dollars is not None:
         yield format_dollars(dollars)
     if plan.request.get("objective") == "memory" and plan.memory_bytes:
         yield f"{format_gib(plan.value)} GiB on the fullest GPU"
+
+
+def _for_tokens(plan: Plan) -> str:
+    """How many tokens are trained on, and whether nobody but the model says so."""
+    tokens = plan.request.get("tokens")
+    whose = "the model's " if any(said.endswith("training tokens (the model's)") for said in plan.defaults) else ""
+    return f" for {whose}{format_count(tokens)} tokens" if isinstance(tokens, int) else ""
 
 
 def _compared(plan: Plan, found: Prediction) -> Iterator[str]:

@@ -53,7 +53,8 @@ def read(text: str, name: str) -> Plan:
     try:
         found = Plan.model_validate_json(text if document is whole else json.dumps(document))
     except ValidationError as error:
-        why = flatten(error) if said == SCHEMA else f"its schema is {said!r:.40}, not {SCHEMA}"
+        other = f"it has no field schema, {SCHEMA} in such an answer" if said is None else f"its schema is {said!r:.40}"
+        why = flatten(error) if said == SCHEMA else other
         raise BadRequest(f"{name}: not an answer of `plan --format json`: {why}") from None
     return checked(found, name)
 

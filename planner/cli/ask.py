@@ -107,7 +107,24 @@ def gathered(
     _spell_trainer(ctx, given, origins)
     if ctx.params.get("goodput"):
         _wants_goodput(given, origins)
+    _check_framework(given.get("framework"))
     return Given(given, origins)
+
+
+def _check_framework(name: Any) -> None:
+    """Refuse a launcher, which exports are written for and no plan is restricted to.
+
+    Raises:
+        BadRequest: it is one.
+    """
+    if name is None:
+        return
+    from planner.jobs.registry import TARGETS
+
+    target = TARGETS.get(str(name))
+    if target and target.kind == "launcher":
+        takes = f"--for takes a framework, such as megatron-lm; `plan export --to {name}` writes its files"
+        raise BadRequest(f"--for: {name} starts jobs of any framework; {takes}")
 
 
 def still_missing(job: ImportedJob, given: Given) -> list[str]:

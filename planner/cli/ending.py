@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import click
 
-from hardware.errors import one_line, same_sense
+from hardware.errors import UnknownName, one_line, same_sense
 from planner.errors import BadRequest, MeshwrightError, NoRoom, OutOfTime
 from planner.processes import forget_interrupts, interrupted, is_interrupt, remember_interrupt, remembered_interrupts
 
@@ -102,11 +102,24 @@ def verdict(error: BaseException) -> tuple[int, str]:
                 if isinstance(error, NoRoom)
                 else BAD_REQUEST
             )
-            found = code, str(error) or type(error).__name__
+            found = code, _of_folder(error) or str(error) or type(error).__name__
         case _:
             message = f"{type(error).__name__}: {str(error) or 'no message'}"
             found = UNEXPECTED, f"internal error: {message}; run with -v for the traceback"
     return found
+
+
+def _of_folder(error: MeshwrightError) -> str:
+    """What to say of a name that is none of the catalogue's, but that of a folder, or of a link that leads nowhere."""
+    if not isinstance(error, UnknownName):
+        return ""
+    try:
+        path = Path(error.name)
+        is_folder, is_link = path.is_dir(), path.is_symlink()
+    except (OSError, ValueError):
+        return ""
+    what = "a folder; name a file in it" if is_folder else "a link that leads to no file"
+    return f"{error.name}: expected a {error.kind}, and this is {what}" if is_folder or is_link else ""
 
 
 def write_error(option: str, path: Path, error: OSError) -> MeshwrightError:
@@ -165,9 +178,11 @@ def _usage(error: click.ClickException) -> str:
         case click.NoSuchOption():
             return f"no such option {error.option_name}{_near(error) or hint}"
         case click.MissingParameter(param=click.Parameter() as param, ctx=click.Context() as ctx):
-            name = f"{param.opts[0]} " if isinstance(param, click.Option) else ""
-            said = f"; {param.help}".rstrip(".") if isinstance(param, click.Option) and param.help else ""
-            return f"{ctx.command_path} needs {name}{param.metavar or param.human_readable_name}{said}"
+            name, said = param.metavar or param.human_readable_name, ""
+            if isinstance(param, click.Option):
+                name = f"{param.opts[0]} {param.make_metavar(ctx)}"
+                said = f": {param.help[:1].lower()}{param.help[1:]}".rstrip(".") if param.help else ""
+            return f"{ctx.command_path} needs {name}{said}"
         case click.exceptions.NoArgsIsHelpError(ctx=click.Context(command=click.Group() as group) as ctx):
             near = f"{', '.join(group.commands)} (`{ctx.command_path} --help` explains them)"
             return f"{ctx.command_path} needs more words, such as one of {near}"

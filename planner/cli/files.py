@@ -86,6 +86,10 @@ def _paths_and_kind(files: Sequence[str], params: dict[str, Any]) -> tuple[list[
     if kinds and not names:
         raise BadRequest(f"--from {kinds[0]} needs a FILE")
     paths = [expanded(name) for name in names]
+    for name, path in zip(names, paths, strict=True):
+        option, sign, value = name.partition("=")
+        if sign and option.isidentifier() and not path.exists():
+            raise BadRequest(f"{name}: no such file; the value of an option is written --{option} {value}".rstrip())
     return [path / "config.json" if path.is_dir() else path for path in paths], next(iter(kinds), None)
 
 

@@ -33,7 +33,8 @@ def check_writable(output: str, option: str) -> None:
 
     Raises:
         BadFile: its folder is that of nobody.
-        BadRequest: its folder is missing or read-only, or it is a folder itself.
+        BadRequest: its folder is missing or takes no files, or it is a folder itself.
+        NoRoom: the disk is full.
     """
     from hardware.files import expanded
 
@@ -44,6 +45,12 @@ def check_writable(output: str, option: str) -> None:
         raise BadRequest(f"{option}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise BadRequest(f"{option}: the folder {path.parent} cannot be written")
+    if not path.exists():
+        try:  # what access says nothing of, as in /proc
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
+        except OSError as error:
+            raise write_error(option, path, error) from None
 
 
 def write(text: str | Iterable[str], output: str | None, option: str = "--output") -> None:

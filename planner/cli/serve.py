@@ -18,7 +18,7 @@ _L = "Limits"
 
 @click.command("serve", cls=Command, short_help="A page for the browser, and answers over HTTP.")
 @option("--host", heading="Address", default="127.0.0.1", help="Where to listen (default: 127.0.0.1).")
-@option("--port", heading="Address", type=Count(least=0), default=8642, help="Port (default: 8642).")
+@option("--port", heading="Address", type=Count(least=0, most=65_535), default=8642, help="Port (default: 8642).")
 @option("--allow-host", heading="Address", multiple=True, help="Further name that clients use for it.")
 @option("--workers", heading=_L, type=Count(), default=2, help="Questions at once (default: 2).")
 @option("--waiting", heading=_L, type=Count(least=0), default=16, help="Questions that may wait (default: 16).")

@@ -74,6 +74,8 @@ class Text(click.ParamType[str]):
             self.fail(f"{len(text)} characters, at most {self.most} make sense here", param, ctx)
         if not text:
             self.fail("empty, where a value is expected", param, ctx)
+        if codes := [char for char in text if unicodedata.category(char) == "Cc" and char not in "\t\n\r"]:
+            self.fail(f"the control character {codes[0]!r} stands in {short(text)}", param, ctx)
         if text.startswith("--"):
             self.fail(f"expected a value, got the option {text!r}", param, ctx)
         return text
@@ -135,8 +137,8 @@ class Count(click.ParamType[int]):
 
     name = "n"
 
-    def __init__(self, least: int = 1) -> None:
-        self.least = least
+    def __init__(self, least: int = 1, most: int = 10**_MOST_DIGITS) -> None:
+        self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number."""
@@ -149,6 +151,8 @@ class Count(click.ParamType[int]):
             self.fail(f"a number of {len(text)} digits is out of range", param, ctx)
         if int(text) < self.least:
             self.fail(f"expected at least {self.least}, got {text}", param, ctx)
+        if int(text) > self.most:
+            self.fail(f"expected at most {self.most}, got {text}", param, ctx)
         return int(text)
 
     def _refusal(self, text: str, param: click.Parameter | None) -> str:

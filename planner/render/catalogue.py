@@ -23,6 +23,8 @@ from hardware import files
 from hardware.catalogue import source_texts
 from hardware.errors import MeshwrightError, UnknownName, nearest
 from hardware.spelling import bare_name, parse_name
+from hardware.units import format_quantity
+from planner.answer.text import format_count
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.registry import SHORT, TARGETS
@@ -38,6 +40,8 @@ _LABELS: Final = {"name", "title", "source", "sources"}
 _EXAMPLE: Final = (8, 32)
 """Stages and micro-batches for which bubble and memory of a schedule are shown."""
 _VISIBLE: Final = 5e-4
+_LARGE: Final = 1_000_000
+"""From which on counts are said in letters."""
 _KEY: Final = re.compile(r"\[([a-z0-9_]+)\]")
 
 
@@ -52,8 +56,9 @@ class Figure:
 
     @property
     def text(self) -> str:
-        """The value as people read it."""
-        return _text(self.value)
+        """The value as people read it, a large count in letters too."""
+        large = isinstance(self.value, int) and self.value >= _LARGE
+        return large_count(self.value) if large else _text(self.value)
 
 
 @dataclass(frozen=True)
@@ -304,13 +309,19 @@ class Switch:
     value: Any
     sentence: str
     words: tuple[str, ...]
+    bytes: bool = False
+    """Whether the value is of bytes."""
 
     @property
     def text(self) -> str:
         """The value as people read it."""
         if self.value in (None, ()):
             return "none"
-        return f"{self.value:g}" if isinstance(self.value, float) else _text(self.value)
+        if self.bytes and self.value:
+            return format_quantity(self.value, "bytes")
+        if isinstance(self.value, float):
+            return f"{self.value:g}" if self.value < _LARGE else format_count(self.value)
+        return _text(self.value)
 
     @property
     def short(self) -> tuple[str, str]:
@@ -323,7 +334,13 @@ def switches(name: str) -> list[Switch]:
     """What a user sets of a stack, with the values that it has."""
     stack = stack_of(name)
     plain = [
-        Switch(field, getattr(stack.switches, field), str(info.description), tuple(_words(info)))
+        Switch(
+            field,
+            getattr(stack.switches, field),
+            str(info.description),
+            tuple(_words(info)),
+            bytes="byte" in info.metadata,
+        )
         for field, info in Switches.model_fields.items()
     ]
     return plain + [Switch(field, one.read(stack), one.sentence, one.words) for field, one in COMBINED.items()]
@@ -373,6 +390,14 @@ def _cited(source: str, texts: Mapping[str, str]) -> str:
     if source in texts:
         return texts[source]
     return _KEY.sub(lambda match: f"[{texts.get(match[1], match[1])}]", source)
+
+
+def large_count(value: int) -> str:
+    """A count in letters, with its digits where these leave some out: "15 T", "8.03 B (8,030,261,248)"."""
+    letters = format_count(value)
+    number, _, letter = letters.partition(" ")
+    exact = value < _LARGE or round(float(number) * {"T": 1e12, "B": 1e9, "M": 1e6}[letter]) == value
+    return letters if exact else f"{letters} ({value:,})"
 
 
 def _text(value: Any) -> str:

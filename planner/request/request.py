@@ -57,6 +57,9 @@ def _described(schema: dict[str, Any]) -> None:
             field["description"] = FIELDS[name].help
 
 
+_SHARES: Final = [name for name, field in FIELDS.items() if field.kind == "share"]
+
+
 class _OneLineErrors(type(BaseModel)):  # type: ignore[misc]  # the metaclass has no public name
     """What is wrong with a question that Python makes is one line, not a report of pydantic's."""
 
@@ -71,7 +74,7 @@ class _OneLineErrors(type(BaseModel)):  # type: ignore[misc]  # the metaclass ha
             try:
                 return super().__call__(**fields)
             except ValidationError as error:
-                raise BadRequest(flatten(error)) from None
+                raise BadRequest(flatten(error, _SHARES)) from None
 
 
 class PlanRequest(BaseModel, metaclass=_OneLineErrors):

@@ -16,6 +16,7 @@ of the program's own. ``planner.runs.error_fit`` finds the figures, each publish
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
@@ -173,3 +174,9 @@ def below(scores: Floats) -> Floats:
     """Probability that a Student-t of ``FREEDOM`` = 4 degrees lies below each score [Abramowitz64, 26.7.4]."""
     share = scores / np.sqrt(FREEDOM + scores**2)
     return 0.5 + share * (0.75 - 0.25 * share**2)
+
+
+def score_at(share: float) -> float:
+    """The score that it lies below with a probability from a half to below 1: the inverse of `below` [Abramowitz64]."""
+    root = math.sqrt(4.0 * share * (1.0 - share))
+    return 2.0 * math.sqrt(max(math.cos(math.acos(root) / 3.0) / root - 1.0, 0.0))

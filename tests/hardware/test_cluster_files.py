@@ -175,7 +175,10 @@ def test_a_dumped_cluster_is_a_cluster_file(tmp_path):
             BASE + 'latency = "5 us"\nstep_latency = "5 us"\n',
             "network: latency and step_latency are the same; leave out one",
         ),
-        (BASE + '[scale_up]\nlatency = "-5 us"\n', "scale_up: latency: expected a time such as '5 us', got '-5 us'"),
+        (
+            BASE + '[scale_up]\nlatency = "-5 us"\n',
+            "scale_up: latency: expected a time that is not negative, got '-5 us'",
+        ),
         (BASE + "efficiency = 1e-300\n", "efficiency: expected at least 0.001, got 1e-300"),
         (BASE + "group_penalty = -inf\n", "group_penalty: .* got -inf"),
         (

@@ -137,7 +137,7 @@ def _pairs(terms: Mapping[str, Sequence[float]]) -> list[Row]:
 def _sizes(found: Any) -> list[Row]:
     """Every size that the answer names, each once, with what it is."""
     named = {
-        **{name: getattr(found, name) for name in ("answer", "smallest", "cheapest", "fastest", "nearest")},
+        **{name: getattr(found, name) for name in ("answer", "smallest", "cheapest", "fastest", "surer", "nearest")},
         **{f"neighbour {n}": one for n, one in enumerate(found.neighbours, start=1)},
     }
     by_size: dict[int, Row] = {}

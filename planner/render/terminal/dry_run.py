@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from costmodels.scenario import Scenario
 from planner.answer.text import plural
+from planner.render.catalogue import large_count
 from planner.request.defaults import length_source, tokens_source
 from planner.request.overrides import written
 from planner.request.pins import parse_pins
@@ -37,12 +38,12 @@ def lines(request: PlanRequest, origins: Mapping[str, str], *, searched: bool) -
         "stack": scenario.stack.full_name,
         "global_batch_size": str(scenario.global_batch_size),
         "seq_length": str(scenario.seq_length),
-        "tokens": f"{resolved.tokens}",
+        "tokens": large_count(resolved.tokens),
         "precision": scenario.precision,
         "objective": request.objective,
         "ties": request.ties,
         **({"framework": scenario.framework} if scenario.framework else {}),
-        "memory_margin": f"{resolved.margin:.0%}",
+        "memory_margin": f"{100.0 * resolved.margin:.3g}%",
         **_experts(scenario),
         "top": str(request.top),
         "time_limit": f"{request.time_limit:g} s" if request.time_limit else "none",

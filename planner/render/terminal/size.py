@@ -7,7 +7,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from planner.analyses.size_search import Neighbour, Option, Size
+from planner.analyses.size_search import Neighbour, Option, Size, within_limits
 from planner.answer.text import (
     degrees_above_one,
     format_count,
@@ -16,13 +16,14 @@ from planner.answer.text import (
     format_percent,
     memory_savings,
     plural,
-    short_seconds,
+    probability_words,
 )
 from planner.render.terminal.tables import grid, line, print_assumed, warned
 
-_UNDISTURBED: Final = ("GPUs", "time", "cost", "MFU", "iteration", "batch")
-_WITH_INTERRUPTIONS: Final = ("GPUs", "wall time", "cost", "spares", "goodput", "batch")
+_UNDISTURBED: Final = ("fits", "MFU")
+_WITH_INTERRUPTIONS: Final = ("spares", "goodput")
 """What breaks is in the wall time and the cost; an iteration and its MFU are undisturbed."""
+_SURE: Final = ("in budget", "in time", "in limits")
 _BATCHES: Final = "batches differ between sizes, and with them the iterations' efficiency; --global-batch compares one"
 """Of sizes that train with other batches, which their times and costs depend on."""
 
@@ -32,6 +33,7 @@ def print_size(found: Size, console: Console) -> None:
     limits = [f"within {format_days(found.deadline_days)}" if found.deadline_days is not None else ""]
     limits += [f"for at most {format_dollars(found.budget_dollars)}" if found.budget_dollars is not None else ""]
     line(console, _answer(found), "bold")
+    line(console, _probably(found))
     recommended = {option.gpus: option for option in (found.smallest, found.cheapest, found.fastest) if option}
     for gpus, option in sorted(recommended.items()):
         for warning in option.careful:
@@ -42,10 +44,15 @@ def print_size(found: Size, console: Console) -> None:
     console.print()
     rows = _rows(found)
     shown = rows or [("nearest", option) for option in (found.nearest,) if option]
-    console.print(_table(shown, found.deadline_days))
+    console.print(_table(shown, found))
     console.print()
     batches = {option.global_batch_size for _, option in rows}
-    for text in (*_days(found), *(_BATCHES,) * (len(batches) > 1), found.statement):
+    for text in (
+        *_days(found),
+        f"{_SURE[_limits(found)]}: with what probability, by how far measured runs were off",
+        *(_BATCHES,) * (len(batches) > 1),
+        found.statement,
+    ):
         line(console, text)
     print_assumed(found.defaults, console)
 
@@ -63,6 +70,24 @@ def _answer(found: Size) -> str:
     return f"{machines}: {took}, with {_words(answer)}."
 
 
+def _probably(found: Size) -> str:
+    """How sure the answer is, and which size is surer."""
+    near = found.answer or found.nearest
+    if near is None or (chance := within_limits(near)) is None:
+        return ""
+    asked = ("the budget", "the deadline", "both limits")[_limits(found)]
+    surer = found.surer and within_limits(found.surer)
+    other = f"; {plural(found.surer.gpus, 'GPU')} with {probability_words(surer)}" if found.surer and surer else ""
+    memory = "" if near.fit_probability is None else f" Memory fits with {probability_words(near.fit_probability)}."
+    who = f"{plural(near.gpus, 'GPU')} meet{'s' if near.gpus == 1 else ''}"
+    return f"{who} {asked} with a probability of {probability_words(chance)}{other}.{memory}"
+
+
+def _limits(found: Size) -> int:
+    """0 for a budget, 1 for a deadline, 2 for both."""
+    return (found.deadline_days is not None) * (1 + (found.budget_dollars is not None))
+
+
 def _rows(found: Size) -> list[tuple[str, Option]]:
     """Every size that has a name, smallest first, each once."""
     rows: dict[int, tuple[list[str], Option]] = {}
@@ -72,22 +97,32 @@ def _rows(found: Size) -> list[tuple[str, Option]]:
     for option in found.neighbours:
         fewer = found.answer is not None and option.nodes < found.answer.nodes
         rows.setdefault(option.gpus, ([], option))[0].append("1 node less" if fewer else "1 node more")
+    if found.surer:
+        rows.setdefault(found.surer.gpus, ([], found.surer))[0].append("surer")
     return [(", ".join(names), option) for _, (names, option) in sorted(rows.items())]
 
 
-def _table(rows: list[tuple[str, Option]], deadline: float | None) -> Table:
-    names = _WITH_INTERRUPTIONS if any(option.effective is not None for _, option in rows) else _UNDISTURBED
+def _table(rows: list[tuple[str, Option]], found: Size) -> Table:
+    wall = any(option.effective is not None for _, option in rows)
+    middle = _WITH_INTERRUPTIONS if wall else _UNDISTURBED
+    names = ("GPUs", "wall time" if wall else "time", "cost", _SURE[_limits(found)], *middle, "batch")
     table = grid("searched", *names, "strategy", left=(0, len(names) + 1), whole=True)
     for name, option in rows:
-        table.add_row(name, *_cells(option, deadline), f"{option.global_batch_size:,}", _words(option))
+        table.add_row(name, *_cells(option, found.deadline_days), f"{option.global_batch_size:,}", _words(option))
     return table
 
 
 def _cells(option: Option, deadline: float | None) -> tuple[str, ...]:
     cost = "" if option.cost_dollars is None else format_dollars(option.cost_dollars)
+    sure, fits = map(_short_probability, (within_limits(option), option.fit_probability))
     lost = () if option.effective is None else (str(option.spare_nodes), format_percent(option.effective))
-    running = (format_percent(option.mfu), short_seconds(option.iteration_seconds))
-    return f"{option.gpus:,}", format_days(option.days, deadline), cost, *(lost or running)
+    days = format_days(option.days, deadline)
+    return f"{option.gpus:,}", days, cost, sure, *(lost or (fits, format_percent(option.mfu)))
+
+
+def _short_probability(chance: float | None) -> str:
+    words = "" if chance is None else probability_words(chance)
+    return words.replace("more than ", ">").replace("less than ", "<")
 
 
 def _took(option: Option, deadline: float | None) -> str:

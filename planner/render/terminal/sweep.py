@@ -12,7 +12,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from planner.answer.text import plural, three_digits
+from planner.answer.text import plural, short_seconds, three_digits
 from planner.render.terminal.tables import height, print_wide, unlined, warned, widths
 from planner.studies.result import Result
 from planner.studies.study import Study
@@ -26,7 +26,7 @@ _WARNINGS_SHOWN: Final = 4
 """Kinds of warnings below a table, the most frequent; --format csv has them all."""
 LINES: Final = 55
 """Lines of a table that is not asked for in full."""
-_FIGURES = ("seconds", "MFU", "days", "cost", "GiB", "speedup")
+_FIGURES = ("iteration", "MFU", "days", "cost", "GiB", "speedup")
 _OPTIONAL = ("days", "cost", "GiB", "MFU", "speedup")
 """What a narrow terminal leaves out, the first first: the tokens, or another figure, tell it."""
 _DEGREES = ("tp", "cp", "pp", "vpp", "dp", "ep")
@@ -120,11 +120,12 @@ def _plan(result: Result, values: Mapping[str, Any]) -> list[str]:
     if values["iteration_seconds"] is None or result.status == "infeasible":
         return []
     strategy, cost = result.document["strategy"], values["cost_dollars"]
-    words = [f"{name}{strategy[name]}" for name in _DEGREES if strategy[name] > 1]
-    words += [f"mb{strategy['micro_batch_size']}", *_savings(strategy)]
+    words = [f"{name.upper()} {strategy[name]}" for name in _DEGREES if strategy[name] > 1] or ["one GPU"]
+    several = [f"MBS {strategy['micro_batch_size']}"] * (strategy["micro_batch_size"] > 1)
+    words = [" ".join(words), *several, *_savings(strategy)]
     return [
-        " ".join(words),
-        f"{values['iteration_seconds']:.3g}",
+        ", ".join(words),
+        short_seconds(values["iteration_seconds"]),
         f"{values['mfu']:.1%}",
         three_digits(values["training_days"]),
         "" if cost is None else f"${cost:,.0f}",
@@ -134,9 +135,10 @@ def _plan(result: Result, values: Mapping[str, Any]) -> list[str]:
 
 
 def _savings(strategy: Mapping[str, Any]) -> list[str]:
-    """What it does for memory, in one word each; stores of earlier versions do not know of it."""
+    """What it does for memory, in a few words each; stores of earlier versions do not know of it."""
     together, offload = strategy.get("recompute_num_layers", 1), strategy.get("offload", "none")
-    return [*([f"by{together}"] if together > 1 else []), *([f"offload-{offload}"] if offload != "none" else [])]
+    again = [f"{together} layers recomputed together"] if together > 1 else []
+    return [*again, *([f"offload {offload}"] if offload != "none" else [])]
 
 
 _KINDS_SHOWN: Final = 10

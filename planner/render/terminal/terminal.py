@@ -12,7 +12,7 @@ from rich.text import Text
 
 from planner.answer.headline import headline
 from planner.answer.plan import Advice, Comparable, Plan, Prediction, Proof, Rejection, Strategy, Trust
-from planner.answer.text import CUT_SHORT, format_percent, name_in, plural, probability_words, short_seconds
+from planner.answer.text import BEST, CUT_SHORT, format_percent, name_in, plural, probability_words, short_seconds
 from planner.errors import BadRequest
 from planner.jobs.preview import block, device_refusal, launch, other_launcher, own_refusal
 from planner.render.terminal.bars import flow
@@ -138,6 +138,8 @@ def _risk(plan: Plan, found: Prediction, *, whole: bool) -> Iterator[str]:
         yield f"nearest measured run: {_nearest(plan.trust)}"
     if plan.proof:
         yield f"search: {_proof(plan.status, plan.proof, whole=whole)}"
+    elif any(line.subject == BEST for line in plan.why_not):
+        yield "search: of the best plan, which this strategy was compared with"
     else:
         yield "search: none, one strategy was priced; plan why-not compares it with the best"
 

@@ -58,9 +58,10 @@ def starting_cluster(evidence: Evidence, named: str | None, notes: list[str]) ->
     for file, where, device in (*tests, *((probe.file, "", probe.device) for probe in evidence.probes)):
         known = _catalogued("accelerator", device)
         if known and not f"{has}-".startswith(f"{known}-"):
-            raise BadFile(
-                file, f"{where}measured on {device}, but cluster {found.name} has {has}; give another --cluster"
-            )
+            whose = f"cluster {found.name} has {has}; give another --cluster"
+            if named is None:
+                whose = f"other files are of {found.name}, which has {has}; calibrate one kind of machine at a time"
+            raise BadFile(file, f"{where}measured on {device}, but {whose}")
     notes += [
         f"{probe.device} is not in the catalogue: what the probe does not tell is that of {has}"
         for probe in evidence.probes

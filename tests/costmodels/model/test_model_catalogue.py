@@ -131,7 +131,7 @@ def test_a_json_file_and_a_hugging_face_directory_are_models(tmp_path):
         ("a.json", b"", "not JSON"),
         ("a.json", b"[" * 100_000, "nested too deeply"),
         ("a.json", b"[1]", "expected a table of fields, got a list"),
-        ("a.json", b"null", "expected a table of fields, got a NoneType"),
+        ("a.json", b"null", "expected a table of fields, got null"),
         ("a.json", b"\xff\xfe", "not a text file in UTF-8"),
         ("a.json", b"{}", "hidden_size: missing"),
         ("a.json", b'{"model_type": "perceiver"}', "'perceiver' is not supported"),

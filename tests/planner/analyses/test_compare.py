@@ -89,7 +89,7 @@ def test_over_other_gpus_the_parts_add_up_and_replicas_are_told(batch):
     found = compare(pinned(tp=2, pp=2), side(gpus=128, global_batch_size=batch, pins={"tp": 2, "pp": 2}))
     assert found.differences["dp"] == (16, 32)
     assert [step.change for step in found.steps] == ["GPUs", "batch"][: 1 + (batch > 256)]
-    assert "dp 16 -> 32" in found.steps[0].detail
+    assert "DP 16 -> 32" in found.steps[0].detail
     assert left_over(found) == pytest.approx(0.0, abs=1e-9)
     b = found.b.iteration_seconds
     assert found.more_tokens_seconds == pytest.approx(b * (1 - 256 / batch))
@@ -98,6 +98,17 @@ def test_over_other_gpus_the_parts_add_up_and_replicas_are_told(batch):
     table = printed(found)
     assert ("more tokens" in table) == (batch > 256)
     assert table.count("  sum ") == 2
+
+
+def test_what_changes_is_said_in_the_words_of_the_screen_of_a_plan():
+    found = compare(pinned(tp=1, pp=1), pinned(tp=2, pp=2, recompute="full"))
+    said = {step.change: step.detail for step in found.steps}
+    assert "TP 1 -> 2" in said["TP"]
+    assert "sequence parallel off -> on" in said["TP"]
+    assert "1F1B" in said["PP"]
+    assert "recomputed layers" not in said["PP"]
+    assert "recomputation none -> full, recomputed layers per stage 0,0 -> " in said["recomputation"]
+    assert not [step.change for step in found.steps if "_" in step.detail]
 
 
 def test_options_of_the_layout_change_one_at_a_time():

@@ -13,12 +13,13 @@ import planner.analyses.size as sizing
 import planner.request.budget as budgets
 from hardware.catalogue import cluster
 from planner.analyses.size import size
-from planner.analyses.size_search import Option, Size
+from planner.analyses.size_search import Option, Size, within_limits
 from planner.api import plan
 from planner.cli import main
 from planner.errors import BadRequest, OutOfTime
 from planner.render.terminal.size import print_size
 from planner.request.request import PlanRequest
+from planner.trust.interval import probability_within
 
 ASK = PlanRequest(model="llama3-8b", gpus=256, tokens=200_000_000_000, ties="fastest")
 
@@ -70,6 +71,25 @@ def test_the_table_tells_wall_time_from_training_that_runs_undisturbed(met):
     assert [name for name in heads if name in plain] == []
 
 
+def test_the_answer_says_how_surely_it_is_in_time_and_fits_and_which_size_is_surer(met):
+    said = plan(ASK.model_copy(update={"gpus": met.answer.gpus, "reasons": False})).prediction
+    answer, surer = met.answer, met.surer
+    assert answer.deadline_probability == probability_within(said, 6.0 / said.training_days)
+    assert 0.5 < answer.deadline_probability < 0.8 <= surer.deadline_probability
+    assert (answer.fit_probability, answer.budget_probability) == (said.fit_probability, None)
+    assert surer.nodes == answer.nodes + 1
+    screen = " ".join(run("-m", "llama3-8b", "-g", "256", "--tokens", "200B", "--deadline", "6d").stdout.split())
+    with_it = f"40 GPUs meet the deadline with a probability of {answer.deadline_probability:.0%}; 48 GPUs with"
+    assert with_it in screen
+    assert f"Memory fits with {answer.fit_probability:.0%}." in screen
+
+
+def test_both_limits_are_met_where_the_tighter_is_and_a_sure_size_names_no_other(met):
+    both = size(ASK, days=6.0, dollars=1.02 * met.answer.cost_dollars).answer
+    assert within_limits(both) == both.budget_probability < both.deadline_probability
+    assert size(ASK, days=9.0).surer is None
+
+
 def test_neighbours_and_days_stand_with_the_answer(met):
     assert {option.nodes - met.answer.nodes for option in met.neighbours} == {-1, 1}
     assert met.day_sooner.option.days <= 5.0
@@ -97,7 +117,8 @@ def test_what_a_day_less_costs_beyond_the_budget_is_said(met):
     assert tight.answer.nodes == met.answer.nodes
     assert tight.day_sooner.over_dollars == pytest.approx(tight.day_sooner.option.cost_dollars - budget)
     assert tight.day_sooner.over_dollars > 0
-    assert size(ASK, days=6.0, dollars=2 * budget).day_sooner == sooner.model_copy(update={"over_dollars": None})
+    rich = size(ASK, days=6.0, dollars=2 * budget).day_sooner
+    assert (rich.option.gpus, rich.extra_dollars, rich.over_dollars) == (sooner.option.gpus, sooner.extra_dollars, None)
     ask = ("--model", "llama3-8b", "--tokens", "200B", "--deadline", "6d", "--budget", f"{budget}", "--ties", "fastest")
     assert "beyond the budget" in run(*ask, "--gpus", "256").stdout
 

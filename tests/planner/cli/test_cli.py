@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -180,6 +181,12 @@ def test_a_json_configuration_does_as_well(asked, tmp_path):
     config.write_text(json.dumps({"model": "22b", "gpus": 64, "pins": {"sequence_parallel": True}}))
     assert run("--config", str(config)).exit_code == 0
     assert dict(asked[0].pins) == {"sequence_parallel": "true"}
+
+
+def test_dry_run_writes_tokens_in_letters_and_the_margin_to_a_tenth_of_a_per_cent():
+    said = run("--model", "llama3-8b", "--gpus", "64", "--memory-margin", "7.6%", "--dry-run").stdout
+    assert re.search(r"memory_margin +7\.6%  ", said)
+    assert re.search(r"tokens +15 T  ", said)
 
 
 def test_dry_run_shows_every_value_with_its_origin_and_does_not_search(asked):

@@ -147,7 +147,19 @@ CASES = {
     "a name of two things": (["show", "h100"], "--kind"),
     "an unknown document": (["schema", "plans"], "did you mean plan"),
     "an output folder that is not": ([*ASK, "-o", "nowhere/plan.json"], "nowhere"),
-    "control characters": (["--model", "a\nb\x1b[31m", *GPUS], "unknown model"),
+    "a folder that takes no files": ([*ASK, "-o", "/proc/x"], "/proc/x cannot be written"),
+    "a margin of everything": ([*ASK, "--memory-margin", "100%"], "memory_margin: expected at most 90 %, got 100 %"),
+    "a margin that is no number": ([*ASK, "--memory-margin", "nan"], "expected a number, and nan is none"),
+    "a negative time": ([*ASK, "--stability", "detect=-5min"], "expected a time that is not negative, got '-5min'"),
+    "a port that is none": (["serve", "--port", "99999999"], "--port: expected at most 65535, got 99999999"),
+    "a launcher as a framework": ([*ASK, "--for", "slurm"], "`plan export --to slurm` writes its files"),
+    "a value in the place of a file": ([*ASK, "--what-if", "gpus=abc"], "an option is written --gpus abc"),
+    "no GPUs to plan again on": (["replan", "x.json"], "needs --gpus N: accelerators that there are now"),
+    "a model that is null": (["--model", "{nothing}", *GPUS], "expected a table of fields, got null"),
+    "an answer without a schema": (["report", "{object}"], "it has no field schema, plan/1 in such an answer"),
+    "an impossible node": ([*ASK, "--cluster", "{node}"], "node.toml: gpus_per_node: expected more than 0, got -8\n"),
+    "a character that no name has": (["--model", "22b\x01", *GPUS], "control character '\\x01' stands in '22b\\x01'"),
+    "control characters": (["--model", "a\nb\x1b[31m", *GPUS], "the control character '\\x1b' stands in"),
 }
 
 
@@ -170,6 +182,9 @@ def files(tmp_path):
         "slow.toml": f'name = "slow"\n{NODE}[network]\nbandwidth = "1e-300 Gb/s"\n',
         "link.toml": f'name = "link"\n{NODE}[network]\nlike = "ib-ndr"\n',
         "empty.jsonl": "\n\n",
+        "nothing.json": "null",
+        "object.json": "{}",
+        "node.toml": f'name = "n"\n{NODE.replace("8", "-8", 1)}[network]\nbandwidth = "400 Gb/s"\n',
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -219,3 +234,13 @@ def test_factors_are_read_from_the_line_and_refused_where_they_are_none(option):
     assert CliRunner().invoke(main, [*ask, "1.25"]).exit_code == 0
     done = CliRunner().invoke(main, [*ask, "1,25"])
     assert (done.exit_code, "expected a number, got '1,25'" in done.stderr) == (2, True)
+
+
+def test_a_folder_and_a_link_to_nothing_in_place_of_a_name_are_called_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    for name, said in (("folder", "this is a folder"), ("loop", "this is a link that leads to no file")):
+        for ask in (["--model", name], ["--model", "22b", "--cluster", name]):
+            done = CliRunner().invoke(main, [*ask, *GPUS])
+            assert (done.exit_code, said in done.stderr) == (2, True), done.stderr

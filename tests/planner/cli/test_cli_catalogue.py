@@ -182,3 +182,14 @@ def test_the_switches_of_a_stack_fit_on_a_screen_and_v_shows_all_of_each():
     assert len(shown) < 60 < len(whole)
     assert not any("Transformers" in line for line in shown)
     assert any("Transformers" in line for line in whole)
+
+
+def test_large_counts_are_said_in_letters_and_bytes_with_their_unit():
+    model = run("show", "llama3-8b").stdout.split("\n")
+    assert [" ".join(line.split()) for line in model if "tokens " in line or "published_parameters" in line] == [
+        "tokens 15 T",
+        "published_parameters 8.03 B (8,030,261,248)",
+    ]
+    switches = {line.split()[0]: line.split()[1:3] for line in run("show", "deepspeed").stdout.splitlines() if line}
+    assert switches["reduce_bucket_size"] == ["1", "GB"]
+    assert "e+" not in run("show", "megatron-core").stdout

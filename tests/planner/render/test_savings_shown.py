@@ -65,4 +65,4 @@ def test_the_table_of_a_study_says_which_points_offload(tmp_path):
         for line in screen("sweep", path, "-o", tmp_path / "runs.sqlite", "--workers", 1, "--quiet").splitlines()
         if line.startswith(("8 ", "64 "))
     ]
-    assert ["offload-optimizer" in row for row in rows] == [True, False]
+    assert ["offload optimizer" in row for row in rows] == [True, False]

@@ -16,6 +16,7 @@ from planner.trust.error_model import (
     covariance,
     likeness,
     probability_faster,
+    score_at,
     spread,
 )
 from planner.trust.table import figures, measured
@@ -69,6 +70,11 @@ def test_the_slopes_of_the_likelihood_are_those_that_steps_find():
 def test_the_probability_below_a_score_is_that_of_a_student_t():
     scores = np.linspace(-8.0, 8.0, 33)
     assert below(scores) == pytest.approx(t(FREEDOM).cdf(scores))
+
+
+def test_the_score_at_a_probability_is_the_one_that_it_lies_below():
+    shares = np.array([0.5, 0.65, 0.95, 0.99])
+    assert below(np.array([score_at(share) for share in shares])) == pytest.approx(shares)
 
 
 def test_what_two_layouts_have_in_common_does_not_blur_their_order():

@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from costmodels.stack.stack import stack as find_stack
-from planner import PlanRequest, predict
+from planner import PlanRequest, plan, predict
 from planner.runs import residuals
-from planner.trust.interval import COVERAGE, interval
+from planner.trust.interval import COVERAGE, interval, probability_within
 from planner.trust.kinds import kinds_of
 from planner.trust.own_runs import FACTORS
 from planner.trust.table import figures, measured
 from tests.each import each
 from tests.planner.trust.test_trust import asked, row
 
+ASK = PlanRequest(model="llama3-8b", gpus=8, reasons=False)
 TERMS = dict.fromkeys(
     ("compute", "recompute", "tp", "cp", "ep", "pp", "bubble", "dp", "optimizer", "host", "straggler", "offload"), 0.0
 )
@@ -125,3 +126,21 @@ def test_a_utilisation_below_all_that_was_measured_is_outside_the_validated_regi
     assert not tiny.trust.inside
     usual = predict(PlanRequest(model="llama3-8b", gpus=64, pins={"tp": 2}))
     assert not any("MFU" in said for said in usual.trust.beyond)
+
+
+def test_a_probability_of_a_time_is_what_the_interval_says_at_its_ends_and_half_at_the_prediction():
+    said = plan(ASK).prediction
+    ends = (said.interval.low, said.iteration_seconds, said.interval.high)
+    chances = [probability_within(said, end / said.iteration_seconds) for end in ends]
+    assert chances == pytest.approx([0.05, 0.5, 0.95])
+
+
+@pytest.mark.parametrize("chance", [0.65, 0.8, 0.9])
+def test_runs_of_publishers_left_out_are_as_often_within_a_time_as_is_said(chance):
+    said, seconds = plan(ASK).prediction, 1.0
+    kept = {}
+    for run in measured().runs:
+        ends = said.interval.model_copy(update={"low": np.exp(run.low), "high": np.exp(run.high)})
+        one = said.model_copy(update={"iteration_seconds": seconds, "interval": ends})
+        kept.setdefault(run.source, []).append(probability_within(one, np.exp(run.miss)) <= chance)
+    assert fmean(map(fmean, kept.values())) == pytest.approx(chance, abs=0.06)
