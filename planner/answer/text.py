@@ -204,16 +204,16 @@ def strategy_in_words(strategy: Strategy) -> str:
 
 
 def layers_per_stage(strategy: Strategy) -> str:
-    """The split of layers in words: "12 layers per stage", "1 stage of 11 layers, then 6 of 12"."""
+    """The split of layers in words: "12 layers per stage", "layers per stage 20, 21, 19"."""
     layers = [stage.layers for stage in strategy.stages]
     return f"{plural(layers[0], 'layer')} per stage" if len(set(layers)) == 1 else stages_of_layers(layers)
 
 
 def stages_of_layers(layers: Iterable[int]) -> str:
-    """The layers of stages in their order: "11 stages of 6 layers, then 1 of 4"."""
-    (first, count), *others = [(each, len(list(same))) for each, same in groupby(layers)]
-    begin = f"{plural(count, 'stage')} of {plural(first, 'layer')}"
-    return ", then ".join([begin, *(f"{more} of {each}" for each, more in others)])
+    """The layers of stages in their order: "layers per stage 3, then 30 stages of 4, then 3"."""
+    runs = [(each, len(list(same))) for each, same in groupby(layers)]
+    words = [f"{count} stages of {each}" if count > 1 else f"{each}" for each, count in runs]
+    return "layers per stage " + (", " if len(words) == sum(count for _, count in runs) else ", then ").join(words)
 
 
 _COMPARED: Final = (

@@ -112,7 +112,7 @@ def along_the_pipeline(strategy: Strategy) -> list[Row]:
 
 
 def _layers(stages: Sequence[Stage]) -> str:
-    """The layers of some stages: "12 layers each", "1 stage of 11 layers, then 1 of 12"."""
+    """The layers of some stages: "12 layers each", "layers per stage 11, 12"."""
     counts = [stage.layers for stage in stages]
     if len(set(counts)) > 1:
         return stages_of_layers(counts)

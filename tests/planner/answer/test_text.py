@@ -16,8 +16,9 @@ def test_no_probability_of_a_model_is_called_certain(chance, words):
 @pytest.mark.parametrize(
     ("layers", "words"),
     [
-        ([6] * 11 + [4], "11 stages of 6 layers, then 1 of 4"),
-        ([1, 2, 2, 0], "1 stage of 1 layer, then 2 of 2, then 1 of 0"),
+        ([6] * 11 + [4], "layers per stage 11 stages of 6, then 4"),
+        ([1, 2, 2, 0], "layers per stage 1, then 2 stages of 2, then 0"),
+        ([20, 21, 20, 19], "layers per stage 20, 21, 20, 19"),
     ],
 )
 def test_stages_and_their_layers_cannot_be_taken_for_each_other(layers, words):

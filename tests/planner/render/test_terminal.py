@@ -208,7 +208,7 @@ def test_uneven_stages_and_partial_recomputation_are_spelled_out():
     stages = [{"layers": n, "recompute_layers": r, "group": "g"} for n, r in ((11, 0), (12, 3), (12, 3), (13, 0))]
     uneven = strategy(pp=4, vpp=1, recompute="full", stages=stages)
     text = screen(fake_plan(strategy=uneven))
-    assert "pipeline: 1 stage of 11 layers, then 2 of 12, then 1 of 13" in text
+    assert "pipeline: layers per stage 11, then 2 stages of 12, then 13" in text
     assert "recompute 6/48 layers" in text
 
 
