@@ -144,6 +144,8 @@ def plain(model: Model) -> bool:
     return usual and model.gated_ffn and model.norm_weight and not (other or biased or own)
 
 
+_BEFORE_AMPERE: Final = ("Pascal", "Volta", "Turing")
+"""Architectures without flash attention of today, which context ranks go with under most frameworks."""
 _COMMON: Final[Mapping[str, tuple[tuple[str, ...], str, Condition]]] = {
     "v": (("vpp", "schedule"), "no schedule {schedule} with {vpp} chunks a stage; 2 work",
         lambda c, _x: ~among(c, "schedule", FOLDED) | (c["vpp"] == 2)),
@@ -152,6 +154,9 @@ _COMMON: Final[Mapping[str, tuple[tuple[str, ...], str, Condition]]] = {
         lambda c, x: ~among(c, "schedule", ["1f1b"]) | (micro_batches(c, x.global_batch_size) >= c["pp"])),
     "layers": (("pp", "vpp"), "no uneven pipeline: {num_layers} layers over {pp} stages of {vpp} chunks",
         lambda c, x: x.model.num_layers % (c["pp"] * c["vpp"]) == 0),
+    "context-kernel": (("cp",),
+        "no context ranks {cp} on {accelerator}: the attention kernels that take them run from Ampere on; 1 works",
+        lambda c, x: (c["cp"] == 1) | (x.architecture not in _BEFORE_AMPERE)),
     "context-shards": (("cp", "zero_stage"),
         "no ZeRO stage {zero_stage} with {cp} context ranks, which are among the ranks that share states",
         lambda c, _x: (c["cp"] == 1) | (c["zero_stage"] > 0)),

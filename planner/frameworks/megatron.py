@@ -48,9 +48,6 @@ def _expert_copies(c: Columns, x: Facts) -> Mask:
     return (c["zero_stage"] == 0) | (replicas % np.maximum(copies, 1) == 0)
 
 
-_BEFORE_AMPERE: Final = ("Pascal", "Volta", "Turing")
-"""Architectures whose attention Transformer Engine leaves to PyTorch's products, which take no context ranks."""
-
 RULES: Final = (
     FrameworkRule("megatron-device", ("tp",), NO_CUDA, "megatron.training.initialize: initialize_megatron",
         not_made_by(TPU, "AWS")),
@@ -73,10 +70,8 @@ RULES: Final = (
     usual("megatron-fused-loss",
         "megatron.core.model_parallel_config: ModelParallelConfig.cross_entropy_fusion_impl"),
     usual("megatron-loss", f"{_ARGUMENTS}: --cross-entropy-fusion-impl"),
-    FrameworkRule("megatron-context-kernel", ("cp",),
-        "no context ranks {cp} on {accelerator}: the kernels that take them run from Ampere on; 1 works",
-        "transformer_engine.pytorch.attention.dot_product_attention.utils: get_attention_backend, of 2.x",
-        lambda c, x: (c["cp"] == 1) | (x.architecture not in _BEFORE_AMPERE)),
+    usual("megatron-context-kernel",
+        "transformer_engine.pytorch.attention.dot_product_attention.utils: get_attention_backend, of 2.x"),
     FrameworkRule("megatron-mapping", ("tp", "cp", "pp", "ep", "etp", "rank_order"),
         "no rank order {rank_order} with {cp} context ranks: experts {ep} x {etp} and the rest need as many replicas",
         _GROUPS, _mapped_experts_alike),

@@ -36,6 +36,8 @@ RULES: Final = (
     usual("paddle-layers", f"{_LAYERS}: SegmentLayers"),
     usual("paddle-zero-pipeline", _DEGREES),
     usual("paddle-context-kind", _DEGREES, "p2p"),
+    usual("paddle-context-kernel",
+        "paddleformers.transformers.ring_flash_attention: RingFlashAttention, on phi's flash_attn (sm80 on)"),
     usual("paddle-context-shards", _DEGREES),
     usual("paddle-sharding", _DEGREES),
     usual("paddle-expert-tensor", _DEGREES),

@@ -64,6 +64,7 @@ PAIRS = {
     "megatron-precision": (PLAIN, {}, ROWS),
     "megatron-device": (PLAIN, {}, TPU),
     "megatron-context-kernel": (VOLTA, {}, {"cp": 2}),
+    "paddle-context-kernel": (VOLTA, {}, {"cp": 2}),
     "megatron-muon": (MUON, {"dp": 4, "zero_stage": 1, "sharding_degree": 4}, {"dp": 4}),
     "megatron-narrow-states": (MASTERS, {"dp": 4, "zero_stage": 1, "sharding_degree": 4}, {"dp": 4}),
     "megatron-fused-loss": (PLAIN, {}, FUSED),
