@@ -155,7 +155,7 @@ def _nearest(found: Trust) -> str:
 
 def _missed(run: Comparable) -> str:
     fast = "too fast" if run.error < 0 else "too slow"
-    return f"predicted {abs(run.error):.1%} {fast}, {run.distance:.1f} away from this plan"
+    return f"predicted {abs(run.error):.1%} {fast}, {run.distance:.1f} away"
 
 
 def _measured(run: Comparable) -> str:
@@ -165,7 +165,7 @@ def _measured(run: Comparable) -> str:
 def _where(found: Trust) -> str:
     """Whether the plan is in the validated region; where it is outside, by its distance or by its degrees."""
     if found.inside:
-        return f"0 would be the same; validated up to {found.region:.1f}"
+        return f"0 is the same; validated up to {found.region:.1f}"
     beyond = ", ".join(found.beyond)
     if not found.nearest or found.nearest[0].distance > found.region:
         return f"outside the validated region, up to {found.region:.1f}{beyond and f'; {beyond}'}"
@@ -199,7 +199,7 @@ def _reasons(plan: Plan, width: int, shown: Shown) -> Iterator[RenderableType]:
         yield from headed("Nearest published run", Text(plan.closest_run))
     if plan.trust and plan.trust.nearest:
         runs = [Text(f"{_missed(run)}: {_measured(run)}") for run in plan.trust.nearest]
-        yield from headed("Nearest measured runs; 0 away would be the same", *runs)
+        yield from headed("Nearest measured runs; 0 away is the same", *runs)
 
 
 def _other_options(plan: Plan) -> Iterator[RenderableType]:

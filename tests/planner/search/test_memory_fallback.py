@@ -3,6 +3,7 @@
 import math
 import time
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,9 +12,13 @@ from costmodels.names import OFFLOADS
 from planner import OutOfTime, PlanRequest, plan
 from planner.explain.what_helps import WINS
 from planner.request.budget import Budget
+from planner.request.pins import parse_pins
 from planner.search import memory_savers
-from planner.search.memory_savers import FAR, NO_MARGIN, with_savers
+from planner.search.core_bounds import with_memory
+from planner.search.memory_savers import DEGREES, FAR, NO_MARGIN, saved_below, with_savers
+from planner.search.priced import price_cores
 from planner.search.question import resolve_search
+from planner.space.lattice import build
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
 ROUNDING = 1e-9
@@ -121,6 +126,24 @@ def test_a_plan_gives_way_to_one_that_is_faster_by_far_and_to_no_other_whatever_
     far = saving <= (1.0 - FAR) * plain
     assert seconds(found) == pytest.approx(saving if far else plain)
     assert (found.saving_memory is not None or saves(found)) == far
+
+
+@pytest.mark.parametrize("host", [1e10, 1e12])
+@pytest.mark.parametrize("share", [0.5, 0.8, 1.5])
+def test_what_saves_memory_is_looked_for_wherever_it_may_fit_and_takes_no_less_than_with_memory_to_spare(share, host):
+    question = resolve_search(asked(share * least(), host=host, memory_margin=0.0)).scenario
+    free = parse_pins({"offload": "any", "recompute_num_layers": "1.."})
+    space, wider = build(question, {}), build(question, free)
+    everything = price_cores(wider, np.arange(len(wider.cores)), question)
+    fitting = everything.take(everything.fits & np.isfinite(everything.even_split_seconds))
+    seconds = fitting.even_split_seconds
+    assert len(seconds)
+    below = float(np.median(seconds))
+    near = space.cores.take(saved_below(space.cores, question, free, below))
+    kept, faster = (np.stack([getattr(rows, axis) for axis in DEGREES], axis=1) for rows in (near, fitting.rows))
+    assert {tuple(row) for row in faster[seconds < below].tolist()} <= {tuple(row) for row in kept.tolist()}
+    roomy = price_cores(space, np.arange(len(space.cores)), with_memory(question, 1e18))
+    assert roomy.even_split_seconds.min() <= seconds.min() * (1.0 + ROUNDING)
 
 
 def test_a_time_limit_that_passes_while_ways_to_save_are_looked_at_is_said(monkeypatch):
