@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Any
 
-from costmodels.model.parts import MOST_LAYERS, Activation, BadModel
+from costmodels.model.parts import LARGEST, MOST_LAYERS, Activation, BadModel
 
 # A configuration states how far positions reach, not the length the model was trained at.
 LONGEST_DEFAULT_SEQUENCE = 8192
@@ -100,8 +100,8 @@ class Config:
         """A positive whole number under the first spelling present; null counts as absent."""
         for field in spellings:
             if (value := self.checked(field, int, _WHOLE)) is not None:
-                if value < 1:
-                    raise self.wrong(field, _WHOLE)
+                if not 1 <= value < LARGEST:
+                    raise self.wrong(field, _WHOLE if value < 1 else f"a whole number below {LARGEST:,}")
                 return int(value)
         if default is None:
             own = (self.spelled or {}).get(spellings[0], spellings[0])

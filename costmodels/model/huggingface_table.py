@@ -186,12 +186,11 @@ def _sizes(config: Config, known: Mapping[str, Any], family: str) -> Fields:
     num_heads = config.count("num_attention_heads", default=None if attends else 1)
     head_dim = config.count("head_dim", default=max(hidden_size // num_heads, 1))
     rotates = known.get("fixed", {}).get("position", "rotary") == "rotary"
-    reach = config.reach(*known.get("reach", ("max_position_embeddings",)))
     if plain and config.get("head_dim") is None and hidden_size % num_heads and "latent" not in known.get("parts", ()):
         raise BadModel(f"{config.label}: {num_heads} heads do not divide a hidden size of {hidden_size}")
     rotated = known["rotary_fraction"] if "rotary_fraction" in known else _rotated(config, head_dim)
     attention = config.switch("attention_bias", default=False)
-    return {
+    sizes = {
         "num_layers": config.count("num_hidden_layers", default=_listed_layers(config)),
         "hidden_size": hidden_size,
         "num_heads": num_heads,
@@ -201,7 +200,6 @@ def _sizes(config: Config, known: Mapping[str, Any], family: str) -> Fields:
         "position": "rotary" if rotates else "none",
         "rotary_fraction": partial_rotary(config, default=rotated) if rotates else 1.0,
         "rotary_scaled": rotates and rotary_scaled(config),
-        **sequence(reach),
         "gated_ffn": True,
         "norm": "rmsnorm",
         "qkv_bias": attention,
@@ -209,6 +207,8 @@ def _sizes(config: Config, known: Mapping[str, Any], family: str) -> Fields:
         "ffn_bias": config.switch("mlp_bias", default=False),
         "tied_embeddings": config.switch("tie_word_embeddings", default=True),
     }
+    # Last, for want of it a length that is asked for stands in: what is wrong is said before.
+    return sizes | sequence(config.reach(*known.get("reach", ("max_position_embeddings",))))
 
 
 def _listed_layers(config: Config) -> int | None:

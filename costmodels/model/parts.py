@@ -9,11 +9,13 @@ from hardware.kernels import Record
 from hardware.units import counted
 
 # Bounds far above any model keep products of sizes within what arrays of floats and integers hold.
-Count = Annotated[int, Field(strict=True, gt=0, lt=2**31)]
+LARGEST = 2**31
+"""What every size is below."""
+Count = Annotated[int, Field(strict=True, gt=0, lt=LARGEST)]
 MOST_LAYERS = 10_000
 Layers = Annotated[int, Field(strict=True, gt=0, le=MOST_LAYERS)]
 """Ten times the deepest that was ever trained; slices of a depth are looked at one by one."""
-CountOrZero = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+CountOrZero = Annotated[int, Field(strict=True, ge=0, lt=LARGEST)]
 _WRITTEN = WithJsonSchema(
     {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "string", "examples": ["300B"]}]}
 )

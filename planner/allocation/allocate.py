@@ -252,6 +252,6 @@ def _assumed(queue: Queue, known: Curves) -> tuple[str, ...]:
     lines += [f"{what} where nothing fits without, as of {job}" for what, job in sorted(savings.items()) if what]
     starts = "who waits starts then"
     if queue.objective == "weighted-finish" or any(job.deadline is not None for job in queue.jobs):
-        starts += ", or once others leave enough nodes (where these are many, at a few, never early)"
+        starts += ", or when jobs have ended and left enough nodes (of very many such moments, at the next of some)"
     lines.append(f"the division holds for {queue.period / 86400:g} d; {starts}")
     return tuple(lines)

@@ -16,13 +16,16 @@ def in_words(objective: str, value: float) -> str:
     """What a division is worth under an objective."""
     match objective:
         case "throughput":
-            return f"{format_prefixed(value)}{'' if value else ' '}FLOP/s x priority"
+            large = value >= 1e15
+            rate = f"{value / 1e15:,.1f} PFLOP/s" if large else f"{value / 1e12:,.1f} TFLOP/s"
+            return f"{rate}, each job's times its priority"
         case "weighted-finish":
-            return f"{value / _DAY:,.1f} days x priority"
+            return f"{value / _DAY:,.1f} days until jobs are done, each job's times its priority"
         case "cost":
             return f"${format_prefixed(value)}"
         case _:
-            return f"sum of logarithms {value:.3f}"
+            logarithms = round(value, 3) + 0.0  # a sum may be nothing below nothing
+            return f"{logarithms:.3f}, the logarithms of jobs' shares of their best pace, each times its priority"
 
 
 class Placed(Record):

@@ -107,10 +107,10 @@ def _compared(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]
         )
         return f"it is as good as the best plan: {compared}"
     name = max(terms, key=lambda term: terms[term][0] - terms[term][1])
-    this, other = terms[name]
+    (this, other), more = terms[name], "more" if by_memory else "longer"
     return (
-        f"it {needs} {most}{of}, {mine / theirs - 1:.1%} {'more' if by_memory else 'longer'} than {least}; "
-        f"most of it is {SHORT_TERMS.get(name, name)}: {formatted(this)} against {formatted(other)}"
+        f"it {needs} {most}{of}, {mine / theirs - 1:.1%} {more} than the best plan's {least}; "
+        f"most of the difference is {SHORT_TERMS.get(name, name)}: {formatted(this)} against {formatted(other)}"
     )
 
 

@@ -90,7 +90,7 @@ def unseen_fits() -> dict[str, dict[str, float]]:
     room, chance = known.column("room"), probabilities(known)
     return {
         "to the edge of the memory": verdicts(known, room >= 0.0),
-        f"with a probability of {SURE:.0%} (usual)": verdicts(known, chance >= SURE),
+        f"{SURE:.0%} sure to fit (usual)": verdicts(known, chance >= SURE),
     }
 
 
@@ -115,6 +115,13 @@ _EXPLAINED: Final = (
 )
 
 
+_FITS_EXPLAINED: Final = (
+    "(failures caught: of those that ran out of memory, said not to fit;",
+    "fit and ran: of those said to fit, ran; ran, refused: of those that ran, said",
+    "not to fit)",
+)
+
+
 def unseen_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     """The figures as tables."""
     for key, title in (("unseen", _EXPLAINED), ("unseen_memory", ("Memory, likewise",))):
@@ -124,4 +131,5 @@ def unseen_lines(figures: Mapping[str, Any]) -> Iterator[str]:
     if asked := figures["unseen_fits"]:
         one = next(iter(asked.values()))
         yield f"Does it fit: {one['runs']:,} runs, {one['failed']} of which ran out of memory; publisher left out"
+        yield from _FITS_EXPLAINED
         yield from (*table(asked, FITS, "said to fit", ASKED), "")

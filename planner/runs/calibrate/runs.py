@@ -302,8 +302,8 @@ def _doubted(learnt: Learnt, misses: Floats) -> list[str]:
     if learnt.kept > SURELY:
         return []
     size = f"{math.expm1(float(np.abs(misses).mean())):.1%}"
-    made = "is not followed" if learnt.kept < 0.05 else f"is followed to {learnt.kept:.0%}"
-    return [f"what these runs miss by ({size}) may as well be chance and {made}; more runs would tell"]
+    made = "no correction is made" if learnt.kept < 0.05 else f"only {learnt.kept:.0%} of the correction is made"
+    return [f"these runs are off by {size}, which may be chance, so {made}; more runs would tell"]
 
 
 SURELY: Final = 0.5

@@ -205,6 +205,14 @@ def test_a_size_of_the_wrong_type_is_one_line_with_its_name(field, value):
     assert "\n" not in str(caught.value)
 
 
+@each(("field", "value"), [("num_hidden_layers", 32.5), ("hidden_size", 10**30), ("vocab_size", 2**31)])
+def test_a_wrong_size_is_said_before_a_length_that_is_missing(field, value):
+    config = small("llama", **{field: value})
+    del config["max_position_embeddings"]
+    with pytest.raises(BadModel, match=f"{field}: expected a "):
+        from_config(config)
+
+
 @each("family", PLAIN)
 def test_an_empty_configuration_names_the_first_missing_field(family):
     with pytest.raises(BadModel, match="missing from the Hugging Face configuration"):

@@ -11,6 +11,7 @@ from planner import PlanRequest, plan
 from planner.allocation import curves
 from planner.allocation.allocate import allocate
 from planner.allocation.curves import best_point, placements
+from planner.allocation.document import in_words
 from planner.allocation.options import Option, options_of
 from planner.allocation.queue import queue_of
 from planner.cli import main
@@ -316,3 +317,13 @@ def test_a_job_that_ends_within_a_day_has_its_finish_in_shorter_units(tmp_path):
         line for line in CliRunner().invoke(main, ["allocate", str(path)]).stdout.splitlines() if "  j0 " in line
     )
     assert re.search(r" \d+\.\d+ (seconds|minutes) ", row)
+
+
+def test_the_value_of_a_division_is_said_with_what_it_counts_and_never_as_minus_nothing():
+    for goal, value, said in (
+        ("throughput", 4.4789e16, "44.8 PFLOP/s, each job's times its priority"),
+        ("throughput", 3.2e14, "320.0 TFLOP/s, each job's times its priority"),
+        ("weighted-finish", 864e4, "100.0 days until jobs are done, each job's times its priority"),
+        ("fairness", -1e-4, "0.000, the logarithms of jobs' shares of their best pace, each times its priority"),
+    ):
+        assert in_words(goal, value) == said

@@ -236,7 +236,10 @@ def test_memory_of_shipped_runs_is_judged_without_their_publisher():
     assert whole["unseen"] > 0.97 * whole["in_sample"]
     assert 0.8 < whole["inside"] < 0.95
     assert all(one["ran"] > 0.97 for one in found["unseen_fits"].values())
-    assert sum(line.startswith(("to the edge", "with a ")) for line in unseen_lines(found)) == 2
+    lines = list(unseen_lines(found))
+    assert sum(line.startswith(("to the edge", "80% sure")) for line in lines) == 2
+    assert max(map(len, lines)) <= 80
+    assert any("ran, refused: of those that ran" in line for line in lines)
 
 
 def test_runs_are_read_from_a_pipe():
