@@ -19,7 +19,8 @@ import numpy as np
 from pydantic import Field
 
 from costmodels.layout.split import Assignment
-from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, parts_of, price
+from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, as_it_runs, parts_of, price
+from costmodels.pricing import iterations_together
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats
 from planner.analyses.what_if import best_of, nothing_found
@@ -207,9 +208,9 @@ def robust(request: PlanRequest, within: float | str, *, progress: Tell | None =
     distinct: dict[tuple[object, ...], Incumbent] = {}  # strategies that differ in an axis or in their layers
     for one in (*found, *asked.runners_up(outcomes[0][0])):
         distinct.setdefault(_axes(one), one)
-    candidates = list(distinct.values())
-    least = np.array([_seconds(one, asked.changed(at)) for one, at in zip(found, corners, strict=True)])
+    candidates, places = list(distinct.values()), {axes: place for place, axes in enumerate(distinct)}
     seconds = _table(asked, candidates, corners)
+    least = seconds[[places[_axes(one)] for one in found], np.arange(len(corners))]
     regret = seconds / least - 1.0
 
     def candidate(i: int) -> Candidate:
@@ -235,7 +236,7 @@ def robust(request: PlanRequest, within: float | str, *, progress: Tell | None =
         chosen=ranked[0],
         best=candidate(best),
         others=tuple(ranked[1 : 1 + resolved.request.top]),
-        radius=_radius(asked, candidates, within, best),
+        radius=_radius(asked, candidates, seconds, within, best),
         statement=f"{len(candidates)} strategies were priced in {len(corners)} scenarios, each of whose best times is "
         "proved; other strategies, and rates between these scenarios, were not",
         warnings=asked.warnings(candidates[order[0]]),
@@ -258,27 +259,33 @@ def corners_of(names: Sequence[str], within: float) -> list[dict[str, float]]:
     return [dict.fromkeys(names, 1.0), *(dict(zip(names, corner, strict=True)) for corner in ends)]
 
 
-def _seconds(one: Incumbent, question: AnyScenario) -> float:
-    return price(one.row, question, one.assignment).iteration
-
-
 def _table(asked: Question, candidates: list[Incumbent], corners: list[dict[str, float]]) -> Floats:
     """Seconds of every candidate in every scenario (C, S)."""
-    changed = [asked.changed(factors) for factors in corners]
-    return np.array([[_seconds(one, machines) for machines in changed] for one in candidates])
+    return np.stack([_column(candidates, asked.changed(factors)) for factors in corners], axis=1)
 
 
-def _radius(asked: Question, candidates: list[Incumbent], within: float, best: int) -> float:
-    """Largest share at whose corners no candidate beats the best of the middle noticeably, by halving."""
+def _column(candidates: list[Incumbent], machines: AnyScenario) -> Floats:
+    """Seconds of every candidate on some machines, (C,)."""
+    if isinstance(machines, Mixed):
+        return np.array([price(one.row, machines, one.assignment).iteration for one in candidates])
+    splits = [one.assignment for one in candidates]
+    return iterations_together([as_it_runs(one.row, one.assignment) for one in candidates], machines, splits)
 
-    def stays(share: float) -> bool:
-        seconds = _table(asked, candidates, corners_of(asked.names, share))
+
+def _radius(asked: Question, candidates: list[Incumbent], seconds: Floats, within: float, best: int) -> float:
+    """Largest share at whose corners no candidate beats the best of the middle noticeably, by halving.
+
+    ``seconds`` are those of the corners of ``within`` itself.
+    """
+
+    def stays(seconds: Floats) -> bool:
         return bool(np.all(seconds[best] <= seconds.min(axis=0) * (1.0 + CLOSE)))
 
-    if stays(within):
+    if stays(seconds):
         return within
     low, high = 0.0, within
     for _ in range(STEPS):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if stays(middle) else (low, middle)
+        kept = stays(_table(asked, candidates, corners_of(asked.names, middle)))
+        low, high = (middle, high) if kept else (low, middle)
     return low

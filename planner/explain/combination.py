@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import numpy as np
 
 from costmodels.names import VALUE_NAMES
-from costmodels.pricing import seconds_if_it_fits
+from costmodels.pricing import price_together, seconds_if_it_fits
 from costmodels.scenario import Scenario
-from costmodels.strategy import Ints, Strategies
+from costmodels.strategy import Ints, Strategies, concatenate
 from planner.errors import BadRequest, UnfilledPins
 from planner.request.budget import Budget
 from planner.request.fields import FIELDS
 from planner.request.pins import Pin, shown_value
 from planner.rules.divisors import divisors
-from planner.search.given import broken_rules, checked_layers, single_strategy, split_or_given
+from planner.search.given import CHUNKS, broken_rules, checked_layers, single_strategy, split_or_given
 from planner.search.memory_savers import best_of
+from planner.space.active_rules import binding, passing
 from planner.space.lattice import MESH_AXES, layouts
 
 LAYOUTS: Final = 200
@@ -29,6 +31,8 @@ VALUES: Final = 5
 """Values of every other pin."""
 TRIED: Final = 2000
 """Combinations that are held against the rules: a number, so that a busy machine names the same as an idle one."""
+FEWEST: Final = 4
+"""Of these, how many are held against the rules at once at first."""
 PRICED: Final = 200
 """Of these, what keeps to the rules and is split and priced."""
 SEARCHED: Final = 32
@@ -53,11 +57,8 @@ def nearest_given(
     """
     plain = {"tp": 1, "cp": 1, "pp": len(layers) if layers else 1}
     every = {axis: Pin(axis, (value,)) for axis, value in plain.items()} | dict(pins)
-    allowed = (
-        (changed, row)
-        for changed in islice(_combinations(scenario, every), TRIED)
-        if (row := _allowed(scenario, _with(pins, changed), layers)) is not None
-    )
+    tried = islice(_combinations(scenario, every), TRIED)
+    allowed = chain.from_iterable(_allowed(scenario, pins, block, layers) for block in _blocks(tried))
     fitting = (
         found
         for found in islice(allowed, PRICED)
@@ -99,17 +100,43 @@ def _with(pins: Mapping[str, Pin], changed: Values) -> dict[str, Pin]:
     return {**pins, **{axis: Pin(axis, (value,)) for axis, value in changed.items()}}
 
 
-def _allowed(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies | None:
-    """The strategy that pins describe; None where it breaks a rule."""
-    try:
-        row = single_strategy(scenario, pins, layers)
-        if broken_rules(row, scenario, layers):
-            return None
-        if layers is not None:
-            checked_layers(layers, row, scenario)
-    except BadRequest:  # a batch or layers that do not go with the degrees
-        return None
-    return row
+def _blocks(items: Iterator[Values]) -> Iterator[list[Values]]:
+    """Few at first, since the nearest often works, then ever more, which cost little more than one."""
+    size = FEWEST
+    while block := list(islice(items, size)):
+        yield block
+        size *= 2
+
+
+def _allowed(
+    scenario: Scenario, pins: Mapping[str, Pin], block: list[Values], layers: Sequence[int] | None
+) -> list[tuple[Values, Strategies]]:
+    """Of some combinations those that break no rule, each with its strategy; they know the terms of their prices."""
+    whole = [(changed, row) for changed in block if (row := _whole(scenario, _with(pins, changed), layers))]
+    if not whole:
+        return []
+    rules = (rule for rule in binding(scenario) if layers is None or rule.name != CHUNKS)  # layers may fill chunks
+    kept = passing(concatenate([row for _, row in whole]), rules, scenario)
+    found = [whole[place] for place in np.flatnonzero(kept)]
+    if layers is not None:
+        found = [one for one in found if _go_with(layers, one[1], scenario)]
+    if found:
+        price_together([row for _, row in found], scenario)
+    return found
+
+
+def _whole(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Strategies | None:
+    """The strategy that pins describe; None where the GPUs or the batch are no multiple of its degrees."""
+    with suppress(BadRequest):
+        return single_strategy(scenario, pins, layers)
+    return None
+
+
+def _go_with(layers: Sequence[int], row: Strategies, scenario: Scenario) -> bool:
+    """Whether a strategy can have these layers by stage."""
+    with suppress(BadRequest):
+        return not broken_rules(row, scenario, layers) and bool(checked_layers(layers, row, scenario))
+    return False
 
 
 def _combinations(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[Values]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from costmodels.names import Recompute
 from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
-from costmodels.strategy import AXES, Bools, Ints, Strategies
+from costmodels.strategy import Ints, Strategies
 from planner.answer.build import peak_bytes, strategy_record
 from planner.answer.plan import Advice, Strategy
 from planner.answer.text import (
@@ -39,7 +39,7 @@ from planner.search.core_bounds import known_bound
 from planner.search.memory_savers import saver_options
 from planner.search.objective import Objective, Search, build_below
 from planner.search.split import TOLERANCE
-from planner.space.active_rules import active, binding
+from planner.space.active_rules import active, binding, passing
 from planner.space.lattice import SHARDING, Space
 from planner.space.mixed import MixedSpace, lay_out
 from planner.trust.memory import fit_probability
@@ -198,7 +198,7 @@ def not_startable(search: Search) -> tuple[str, ...]:
         return ()
     scenario = replace(objective.scenario, framework=framework)
     rules = tuple(rule for rule in binding(scenario) if rule.kind == "framework")
-    broken = [rule for rule in rules if not _passes(best.row, (rule,), scenario).all()]
+    broken = [rule for rule in rules if not passing(best.row, (rule,), scenario).all()]
     if not broken or makes_no_programs(scenario):
         return ()
     of_the_job = [rule for rule in broken if rule.reads == ("tp",)]
@@ -224,7 +224,7 @@ def beyond_framework(search: Search, budget: Budget) -> tuple[Advice, ...]:
     if found.best is None or not found.proved or (gain := 1.0 - free.value(found.best) / search.value) < WORTH_SHOWING:
         return ()
     best, rules = found.best, _framework_rules(objective.scenario, frozenset(search.pins))
-    lacks = [rule for rule in rules if not _passes(best.row, (rule,), objective.scenario).all()]
+    lacks = [rule for rule in rules if not passing(best.row, (rule,), objective.scenario).all()]
     lack = sentence(lacks[0], best.row.row(0), objective.scenario) if lacks else "it recomputes other layers by stage"
     words = _words(strategy_record(best.row, best.assignment, free.scenario), search)
     text = f"{gain:.1%} faster, {words}, but {framework} cannot start it: {lack}"
@@ -246,15 +246,10 @@ def _beyond(space: Space, search: Search, free: Objective, worth: float) -> tupl
     framework, allowed = FRAMEWORKS[scenario.framework], np.zeros_like(space.allowed)
     place, option = np.nonzero(space.allowed[near])
     rows = space.rows(near[place], option)
-    asked = ~_passes(rows, _framework_rules(scenario, frozenset(search.pins)), scenario)
+    asked = ~passing(rows, _framework_rules(scenario, frozenset(search.pins)), scenario)
     asked |= (rows.recompute == Recompute.PARTIAL) & (framework.recompute != "free") | (framework.cut is not None)
     allowed[near[place[asked]], option[asked]] = True
     return near, replace(space, allowed=allowed)
-
-
-def _passes(rows: Strategies, rules: Sequence[Rule], scenario: Scenario) -> Bools:
-    columns = {name: getattr(rows, name) for name in AXES}
-    return np.all([np.broadcast_to(rule.passes(columns, scenario), len(rows)) for rule in rules], axis=0)
 
 
 def _startable(search: Search, rules: Sequence[Rule], scenario: Scenario) -> str:
@@ -262,7 +257,7 @@ def _startable(search: Search, rules: Sequence[Rule], scenario: Scenario) -> str
     found: list[tuple[float, Strategies]] = []
     for part in search.outcome.pool:
         able = part.take(part.fits & np.isfinite(part.even_split_seconds))
-        able = able.take(_passes(able.rows, rules, scenario)) if len(able.rows) else able
+        able = able.take(passing(able.rows, rules, scenario)) if len(able.rows) else able
         if len(able.rows) and search.objective.by_time:
             i = int(np.argmin(able.even_split_seconds))
             found.append((float(able.even_split_seconds[i]), able.rows.take(np.array([i]))))

@@ -13,7 +13,7 @@ from hardware.errors import MeshwrightError
 from hardware.records import Cluster
 from planner.answer.plan import Rejection
 from planner.request.pins import parse_pins
-from planner.request.resolve import resolve
+from planner.request.resolve import Resolved, resolve
 from planner.runs.schema import Run
 from planner.search.given import Given, given_strategy
 
@@ -49,6 +49,11 @@ def case_of(run: Run, *, cluster: Cluster | None = None, stack: Stack | None = N
         Unpriceable: the run makes no request, or was on other devices than the cluster given has.
         MeshwrightError: the request contradicts itself.
     """
+    return case_in(run, resolved_run(run, cluster=cluster, stack=stack))
+
+
+def resolved_run(run: Run, *, cluster: Cluster | None = None, stack: Stack | None = None) -> Resolved:
+    """The run's request with records in place of names; arguments and errors as of ``case_of``."""
     request = run.request
     if request is None:
         raise Unpriceable(run.unpriced)
@@ -62,6 +67,13 @@ def case_of(run: Run, *, cluster: Cluster | None = None, stack: Stack | None = N
         resolved = resolve(request.model_copy(update=update))
     if resolved.mixed:
         raise Unpriceable("runs over several node groups are not judged; those on one group are")
+    return resolved
+
+
+def case_in(run: Run, resolved: Resolved) -> Case:
+    """The run, whose strategy alone is its own, in what its request or another's of the same job resolves to."""
+    request = run.request
+    assert request is not None  # else nothing was resolved
     layers, recomputed = request.layers_per_stage, request.recomputed_per_stage
     found = given_strategy(resolved, parse_pins(request.pins), layers, recomputed, as_ran=True)
     assert isinstance(found, Given)  # a run may break rules

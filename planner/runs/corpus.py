@@ -15,9 +15,10 @@ from pydantic import BaseModel
 from costmodels.pricing import price_together
 from hardware.errors import MeshwrightError
 from planner.processes import check_interrupt, map_in_processes
+from planner.request.defaults import fine_tune_stack
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.progress import Progress, Tell
-from planner.runs.case import Case, case_of
+from planner.runs.case import Case, case_in, case_of, resolved_run
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
 
@@ -48,8 +49,13 @@ def scored_cases(paths: Iterable[Path], wanted: Callable[[Run], object]) -> Iter
 
 def case_or_reason(run: Run, **parts: Any) -> Case | str:
     """The run as it is priced, or why it cannot be; ``parts`` as ``case_of`` takes them."""
+    return _or_reason(case_of, run, **parts)
+
+
+def _or_reason(function: Callable[..., Result], *args: Any, **parts: Any) -> Result | str:
+    """What a function returns, or why a run cannot be priced."""
     try:
-        return case_of(run, **parts)
+        return function(*args, **parts)
     except (MeshwrightError, ValueError, ArithmeticError) as error:
         check_interrupt(error)
         return str(error)
@@ -95,20 +101,33 @@ def map_cases(
 
 
 def _job(run: Run) -> Hashable:
-    """What is asked of a run but for its strategy; of records, which equal tables share, the identity."""
+    """What is asked of a run but for its strategy, and the stack that follows from it where none is named.
+
+    Of records, which equal tables share, it has the identity. What cannot be priced has its reason in place of a job.
+    """
     if (asked := run.request) is None:
-        return None
+        return run.unpriced
     names = asked.model_fields_set.difference(GIVEN_SPLIT, ("pins",))
     said = ((name, getattr(asked, name)) for name in sorted(names))
-    return tuple((name, id(value) if isinstance(value, BaseModel) else repr(value)) for name, value in said)
+    job = ((name, id(value) if isinstance(value, BaseModel) else repr(value)) for name, value in said)
+    return (fine_tune_stack(asked), *job)
 
 
 def _of_chunk(
     function: Callable[[Run, Case | str], Result], parts: Mapping[str, Any], runs: Sequence[Run]
 ) -> list[Result]:
     """``map_cases`` of some runs, here."""
-    cases = _with_prices([case_or_reason(run, **parts) for run in runs])
+    cases = _with_prices(_cases(runs, parts))
     return [function(run, case) for run, case in zip(runs, cases, strict=True)]
+
+
+def _cases(runs: Iterable[Run], parts: Mapping[str, Any]) -> Iterator[Case | str]:
+    """``case_or_reason`` of every run; neighbours of one job are resolved once."""
+    for _, same in groupby(runs, key=_job):
+        first = next(same)
+        resolved = _or_reason(resolved_run, first, **parts)
+        for run in chain((first,), same):
+            yield resolved if isinstance(resolved, str) else _or_reason(case_in, run, resolved)
 
 
 def _with_prices(cases: Iterable[Case | str]) -> Iterator[Case | str]:

@@ -219,9 +219,13 @@ def broken_rules(row: Strategies, scenario: Scenario, layers: Sequence[int] | No
 
 
 def refused_by(rules: Iterable[Rule], columns: Mapping[str, NDArray[Any]], scenario: Scenario) -> dict[str, str]:
-    """The rules that refuse one strategy, columns (1,), each in its own words."""
-    at = {name: column[0].item() for name, column in columns.items()}
-    failing = [rule for rule in rules if not np.all(rule.passes(columns, scenario))]
+    """The rules that refuse one strategy, columns (1,), each in its own words.
+
+    Rules are asked about numpy's numbers, which cost them less than half of what arrays of one cost.
+    """
+    numbers = {name: column[0] for name, column in columns.items()}
+    failing = [rule for rule in rules if not rule.passes(numbers, scenario)]
+    at = {name: number.item() for name, number in numbers.items()} if failing else {}
     return {rule.name: sentence(rule, at, scenario) for rule in failing}
 
 

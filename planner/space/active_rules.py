@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import numpy as np
+
 from costmodels.node_groups import AnyScenario, Mixed
 from costmodels.scenario import Scenario
+from costmodels.strategy import AXES, Bools, Strategies
 from planner.frameworks.registry import FRAMEWORKS
 from planner.rules.core import GROUP_RULES, RULES, Rule
 
@@ -26,3 +31,9 @@ def binding(question: AnyScenario) -> tuple[Rule, ...]:
         return (*GROUP_RULES, *binding(question.lead))
     beyond = FRAMEWORKS[question.framework].rules if question.framework else ()
     return (*(rule for rule in RULES if rule.kind != "dominated"), *beyond)
+
+
+def passing(rows: Strategies, rules: Iterable[Rule], scenario: Scenario) -> Bools:
+    """Which of N strategies break none of some rules, (N,)."""
+    columns = {name: getattr(rows, name) for name in AXES}
+    return np.all([np.broadcast_to(rule.passes(columns, scenario), len(rows)) for rule in rules], axis=0)

@@ -40,8 +40,19 @@ def levers():
 
 
 @pytest.fixture(scope="module")
-def least():
-    return robust(ASK, 0.3)
+def columns():
+    """How many candidates were priced at every corner."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def least(columns):
+    from planner.analyses import robust as module
+
+    with pytest.MonkeyPatch.context() as patch:
+        together = module.iterations_together
+        patch.setattr(module, "iterations_together", lambda *args: columns.append(len(args[0])) or together(*args))
+        return robust(ASK, 0.3)
 
 
 def test_every_lever_of_the_machines_the_batch_and_the_gpus_is_turned(levers):
@@ -140,6 +151,12 @@ def plan_point(scenario):
     from planner.space.lattice import build
 
     return search(build(scenario, {}), scenario, budget=Budget()).best.iteration
+
+
+def test_candidates_are_priced_once_at_every_corner_of_every_radius(least, columns):
+    assert len(columns) == least.scenarios * (1 if least.radius == least.within else 2)
+    assert len(set(columns)) == 1
+    assert columns[0] >= len(least.others)
 
 
 def test_the_choice_has_the_least_worst_regret_and_is_no_worse_than_the_best(least):

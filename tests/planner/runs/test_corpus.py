@@ -10,6 +10,8 @@ import pytest
 
 from costmodels import pricing
 from hardware.errors import MeshwrightError
+from planner.request.resolve import resolve
+from planner.runs import case
 from planner.runs.corpus import CHUNK, FEWEST, map_cases
 from planner.runs.judge import judge, judge_case, judge_run
 from planner.runs.schema import run_of
@@ -44,16 +46,17 @@ def test_what_goes_wrong_in_another_process_is_told_as_in_this_one():
 
 def test_runs_of_one_job_are_priced_together_to_the_last_digit_and_files_read_once(monkeypatch):
     runs = shipped_runs()[:300]
-    parsed, priced = Counter(), []
+    parsed, priced, resolved = Counter(), [], []
     loads, seconds = tomllib.loads, pricing.row_seconds
     monkeypatch.setattr(tomllib, "loads", lambda text: parsed.update([text]) or loads(text))
     monkeypatch.setattr(
         pricing, "row_seconds", lambda rows, scenario: priced.append(len(rows)) or seconds(rows, scenario)
     )
+    monkeypatch.setattr(case, "resolve", lambda request: resolved.append(request) or resolve(request))
     together = map_cases(runs, judge_case)
     assert parsed.total() <= 30  # an accelerator that others are like is read for each of them
     assert sum(priced) <= len(runs)
-    assert len(priced) <= 0.6 * sum(priced)
+    assert len(priced) <= len(resolved) <= 0.6 * sum(priced)
     assert together == [judge_run(run) for run in runs]
 
 
