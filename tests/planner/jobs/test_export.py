@@ -99,13 +99,14 @@ def test_every_target_states_its_version_and_who_checked_it(name):
 
 
 def test_a_pytorch_module_holds_what_the_plan_uses_and_no_more():
-    for plan in PLANS["pytorch"]:
+    whole = random_plans("pytorch", 2, models=("llama3-8b",), precisions=("bf16",), pins=(("pp", 1),))
+    for plan in PLANS["pytorch"] + whole:
         text = export(plan, "pytorch").files["torch_plan.py"]
         compile(text, "torch_plan.py", "exec")
         assert ("fully_shard(" in text) == (plan.strategy.zero_stage > 0)
         assert ("get_schedule_class(" in text) == (plan.strategy.pp > 1)
         assert "if not" not in text
-    assert {plan.strategy.pp > 1 for plan in PLANS["pytorch"]} == {True, False}
+    assert {plan.strategy.pp > 1 for plan in PLANS["pytorch"] + whole} == {True, False}
 
 
 @pytest.mark.parametrize("name", ["pytorch", "torchtitan"])

@@ -113,9 +113,9 @@ def test_what_no_measured_run_trains_is_outside_the_validated_region():
     asked = PlanRequest(**SMALL, task="dpo", document_length=256, frozen_layers=4, pins={"zero_stage": 3})
     told = " ".join(predict(asked).warnings)
     for words in (
-        "direct preference optimisation against pretraining",
+        "direct preference optimisation (measured: pretraining)",
         "packed documents",
-        "frozen layers against none",
+        "frozen layers (no measured run)",
     ):
         assert words in told
     assert "against pretraining" not in " ".join(predict(PlanRequest(**SMALL, task="sft")).warnings)
