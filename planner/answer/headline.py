@@ -24,6 +24,8 @@ from planner.answer.text import (
     why_infeasible,
 )
 
+LONG: Final = 365.0
+"""Days of training from which it is said how many tokens they are for."""
 _BETTER: Final = {
     "memory": "needs less memory",
     "goodput": "finishes sooner, interruptions counted,",
@@ -92,7 +94,7 @@ def _figures(plan: Plan, found: Prediction) -> Iterator[str]:
     yield f"{short_seconds(found.iteration_seconds)} per iteration ({format_percent(found.mfu)} MFU)"
     wall = plan.goodput if plan.request.get("objective") == "goodput" else None
     days, dollars = (wall.wall_days, wall.wall_cost_dollars) if wall else (found.training_days, found.cost_dollars)
-    yield f"{format_days(days)}{' with interruptions' if wall else ''}{_for_tokens(plan)}"
+    yield f"{format_days(days)}{' with interruptions' if wall else ''}{_for_tokens(plan) if days > LONG else ''}"
     if dollars is not None:
         yield format_dollars(dollars)
     if plan.request.get("objective") == "memory" and plan.memory_bytes:
