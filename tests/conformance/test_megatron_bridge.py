@@ -61,4 +61,5 @@ def test_megatron_core_takes_the_overrides(plan, tmp_path, monkeypatch):
     assert made.sequence_parallel == at.sequence_parallel
     assert value(given["train.global_batch_size"]) == at.global_batch_size
     alone = plan.request.get("optimizer") == "muon"
-    assert ("ddp.use_distributed_optimizer" in given) == (at.zero_stage > 0 and not alone)
+    written = "ddp.use_distributed_optimizer" in given
+    assert written == (at.zero_stage > 0 and not alone) or (written and at.dp == 1)  # as narrow states need it
