@@ -18,7 +18,7 @@ def each(names, rows, *, ids=()):
             for place, row in enumerate(rows):
                 try:
                     test(**dict(zip(names, row if len(names) > 1 else (row,), strict=True)), **fixtures)
-                except Exception as error:  # noqa: BLE001
+                except Exception as error:  # noqa: BLE001  the other rows are tried too
                     error.add_note(f"of {ids[place] if ids else row}")
                     wrong.append(error)
             if wrong:

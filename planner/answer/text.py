@@ -106,12 +106,21 @@ def format_prefixed(value: float) -> str:
     return three_digits(value)
 
 
+_SCALES: Final = {"T": 1e12, "B": 1e9, "M": 1e6}
+
+
 def format_count(value: float) -> str:
     """A number of tokens or parameters in the field's letters: "300 B", "174.6 B", "1.4 T"."""
-    for scale, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
-        if value >= scale:
-            return f"{value / scale:.4g} {letter}"
-    return f"{value:,.0f}"
+    letter = next((letter for letter, scale in _SCALES.items() if value >= scale), None)
+    return f"{value / _SCALES[letter]:.4g} {letter}" if letter else f"{value:,.0f}"
+
+
+def format_whole_count(value: int) -> str:
+    """The same, with all digits where letters leave some out: "15 T", "8.03 B (8,030,261,248)"."""
+    letters = format_count(value)
+    number, _, letter = letters.partition(" ")
+    exact = not letter or round(float(number) * _SCALES[letter]) == value
+    return letters if exact else f"{letters} ({value:,})"
 
 
 def format_percent(share: float) -> str:

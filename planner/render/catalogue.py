@@ -24,7 +24,7 @@ from hardware.catalogue import source_texts
 from hardware.errors import MeshwrightError, UnknownName, nearest
 from hardware.spelling import bare_name, parse_name
 from hardware.units import format_quantity
-from planner.answer.text import format_count
+from planner.answer.text import format_count, format_whole_count
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.registry import SHORT, TARGETS
@@ -58,7 +58,7 @@ class Figure:
     def text(self) -> str:
         """The value as people read it, a large count in letters too."""
         large = isinstance(self.value, int) and self.value >= _LARGE
-        return large_count(self.value) if large else _text(self.value)
+        return format_whole_count(self.value) if large else _text(self.value)
 
 
 @dataclass(frozen=True)
@@ -390,14 +390,6 @@ def _cited(source: str, texts: Mapping[str, str]) -> str:
     if source in texts:
         return texts[source]
     return _KEY.sub(lambda match: f"[{texts.get(match[1], match[1])}]", source)
-
-
-def large_count(value: int) -> str:
-    """A count in letters, with its digits where these leave some out: "15 T", "8.03 B (8,030,261,248)"."""
-    letters = format_count(value)
-    number, _, letter = letters.partition(" ")
-    exact = value < _LARGE or round(float(number) * {"T": 1e12, "B": 1e9, "M": 1e6}[letter]) == value
-    return letters if exact else f"{letters} ({value:,})"
 
 
 def _text(value: Any) -> str:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from costmodels.scenario import Scenario
-from planner.answer.text import plural
-from planner.render.catalogue import large_count
+from planner.answer.text import format_whole_count, plural
 from planner.request.defaults import length_source, tokens_source
 from planner.request.overrides import written
 from planner.request.pins import parse_pins
@@ -38,7 +37,7 @@ def lines(request: PlanRequest, origins: Mapping[str, str], *, searched: bool) -
         "stack": scenario.stack.full_name,
         "global_batch_size": str(scenario.global_batch_size),
         "seq_length": str(scenario.seq_length),
-        "tokens": large_count(resolved.tokens),
+        "tokens": format_whole_count(resolved.tokens),
         "precision": scenario.precision,
         "objective": request.objective,
         "ties": request.ties,
