@@ -17,7 +17,7 @@ def render(found: Replan, console: Console) -> None:
     found = printable(found, console)
     line(console, _answer(found), "bold")
     was = f"{plural(found.old_gpus, 'GPU')}, {short_seconds(found.old_iteration_seconds)} per iteration"
-    line(console, f"It was {was}; the global batch stays {found.global_batch_size:,} sequences.")
+    line(console, f"It was {was}; the global batch is {found.global_batch_size:,} sequences.")
     line(console, f"Searched {', '.join(f'{count:,}' for count in found.counts)} GPUs: {found.statement}.")
     if found.fastest is None or found.nearest is None:
         return
