@@ -11,13 +11,13 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import httpx
 import pytest
 
 from planner import PlanRequest, plan
 from tests.each import each
+from tests.planner.service.processes import children, resident, worked
 
 SMALL = {"model": "gpt3-125m", "gpus": 8}
 HEAVY = {"model": "megatron-1008b", "gpus": 3072, "cluster": "dgx-a100-80gb", "global_batch_size": 3072}
@@ -189,20 +189,6 @@ def test_hundreds_of_malformed_bodies_do_no_harm(served):
             (worker,) = children(served.process.pid)
             sizes.append(resident(worker) + resident(served.process.pid))
     assert max(sizes) < 1.2 * sizes[0] + 50e6
-
-
-def children(pid):
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(word) for word in listed.stdout.split()]
-
-
-def worked(pid):
-    """Ticks of a processor, a hundred a second, that a process has had."""
-    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
-
-
-def resident(pid):
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def test_bodies_are_bounded(served):
