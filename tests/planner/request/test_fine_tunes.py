@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from planner import PlanRequest, predict
 from planner.cli import main
 from planner.errors import BadRequest
-from planner.request.defaults import fine_tune_batch
+from planner.request.fine_tune import fine_tune_batch
 from planner.request.resolve import resolve
 from planner.search.question import resolve_search
 
