@@ -16,7 +16,7 @@ from hardware.records import Cluster, NodeGroup
 from hardware.units import format_quantity
 from planner.errors import BadRequest
 from planner.request.batches import describe_batch
-from planner.request.fine_tune import FINE_TUNE_TOKENS, describe_fine_tune, fine_tune_stack
+from planner.request.fine_tune import FINE_TUNE_TOKENS, describe_fine_tune, fine_tune_stack, usual_length
 
 if TYPE_CHECKING:
     from planner.request.request import PlanRequest
@@ -48,13 +48,12 @@ def tokens_source(model: Model, *, tuned: bool) -> str:
     return "the model's" if model.tokens else "assumed"
 
 
-def length_source(model: Model) -> str:
+def length_source(request: PlanRequest, model: Model) -> str:
     """Who says the sequence length where nobody asks for one."""
-    return (
-        f"the model reaches {model.reach}; --seq-len asks for more"
-        if (model.reach or 0) > model.seq_length
-        else "the model's"
-    )
+    if usual_length(request, model) < model.seq_length:
+        return "a fine-tune's; --seq-len asks for more"
+    further = (model.reach or 0) > model.seq_length
+    return f"the model reaches {model.reach}; --seq-len asks for more" if further else "the model's"
 
 
 def _left_out_of_the_model(scenario: Scenario) -> list[str]:
@@ -202,7 +201,7 @@ def describe_defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster
     lines += describe_fine_tune(request, scenario)
     lines += _left_out_of_the_model(scenario) + _describe_tower(request, scenario) + _without_measured_runs(scenario)
     if request.seq_length is None:
-        lines.append(f"sequence length {scenario.seq_length} ({length_source(scenario.model)})")
+        lines.append(f"sequence length {scenario.seq_length} ({length_source(request, scenario.model)})")
     if request.tokens is None:
         whose = tokens_source(scenario.model, tuned=scenario.tuned)
         count = next(f"{tokens / unit:g}{sign}" for unit, sign in UNITS if tokens >= unit)

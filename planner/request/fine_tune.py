@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from costmodels.model.model import Model
 from costmodels.scenario import Scenario
 from costmodels.stack.adapters import says_kernels
 
@@ -14,6 +15,8 @@ FINE_TUNE_TOKENS = 100_000_000
 """A hundred thousand examples of a thousand tokens; what a pretraining took says nothing of it."""
 FINE_TUNE_BATCH = 64
 """Samples, as the fine-tuning recipes of TRL, LLaMA-Factory and axolotl take 16 to 128."""
+FINE_TUNE_LENGTH = 2048
+"""Tokens of a sequence, as most recipes of axolotl, LLaMA-Factory, ms-swift and oumi take."""
 FINE_TUNE_STACK = "fsdp"
 """What Transformers' trainers shard with unless DeepSpeed is asked for."""
 
@@ -37,6 +40,16 @@ def fine_tune_batch(gpus: int) -> int:
     while batch < FINE_TUNE_BATCH:
         batch *= 2
     return batch
+
+
+def usual_length(request: PlanRequest, model: Model) -> int:
+    """Tokens of a sequence where none are asked for: the model's; of a fine-tune as many as its examples have.
+
+    What images or documents of a said length take is not guessed: they have the model's.
+    """
+    if not fine_tunes(request) or request.images_per_sample or request.document_length:
+        return model.seq_length
+    return min(model.seq_length, FINE_TUNE_LENGTH)
 
 
 def describe_fine_tune(request: PlanRequest, scenario: Scenario) -> list[str]:

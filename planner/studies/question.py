@@ -20,7 +20,7 @@ from planner.errors import MeshwrightError
 from planner.request.batches import usual_batch
 from planner.request.defaults import default_tokens
 from planner.request.fields import VARIED, apart
-from planner.request.fine_tune import fine_tunes
+from planner.request.fine_tune import fine_tunes, usual_length
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, request_from
 from planner.studies.machines import changed_cluster
@@ -74,7 +74,7 @@ def _resolved(request: PlanRequest) -> dict[str, Any]:
     """What `planner.request.resolve.resolve` would fill in, without the work of it; records by what they hold."""
     assert isinstance(request.model, Model)
     model = request.model
-    seq_length = request.seq_length or model.seq_length
+    seq_length = request.seq_length or usual_length(request, model)
     cluster = request.cluster if isinstance(request.cluster, Cluster) else changed_cluster(request.cluster, ())
     stack = find_stack(request.stack) if isinstance(request.stack, str) else request.stack
     tuned = fine_tunes(request)

@@ -36,6 +36,24 @@ def test_a_search_with_adapters_keeps_to_what_the_framework_that_trains_them_sta
     assert found.defaults[-1] == f"a plan that {framework} starts (--for any allows others)"
 
 
+@pytest.mark.parametrize(
+    ("fields", "length"),
+    [
+        ({"model": "llama3-8b", "adapters": "16"}, 2048),
+        ({"model": "llama3-8b", "task": "dpo"}, 2048),
+        ({"model": "gpt2-xl", "task": "sft"}, 1024),
+        ({"model": "llama3-8b", "task": "sft", "document_length": 4096}, 8192),
+        ({"model": "llama3-8b", "task": "sft", "seq_length": 8192}, 8192),
+        ({"model": "llama3-8b"}, 8192),
+    ],
+)
+def test_sequences_of_a_fine_tune_are_as_long_as_its_recipes_take_them(fields, length):
+    found = asked(**{"seq_length": None} | fields)
+    assert found.scenario.seq_length == length
+    said = any(line == "sequence length 2048 (a fine-tune's; --seq-len asks for more)" for line in found.defaults)
+    assert said == (length == 2048)
+
+
 @pytest.mark.parametrize(("gpus", "batch"), [(1, 64), (8, 64), (24, 96), (100, 100)])
 def test_the_batch_is_gpus_times_a_power_of_two(gpus, batch):
     assert fine_tune_batch(gpus) == batch
