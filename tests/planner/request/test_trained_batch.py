@@ -23,6 +23,7 @@ def asked(**fields):
         ("kimi-k2", 4096, 16384),
         ("bloom", 384, 2048),
         ("opt-175b", 96, 1024),
+        ("mt-nlg", 2240, 1920),
     ],
 )
 def test_published_batches_are_taken_and_said(model, gpus, batch):
