@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SMALLEST_BATCH_TOKENS = 4 * 2**20
 BATCH_TOKENS_PER_GPU = 1024
-BATCH_PER_REPLICA = 16
+BATCH_PER_REPLICA = 24
 """Sequences that keep the stages of a replica busy, where a GPU has fewer tokens than that."""
 NEAR_BATCH = 1.0 / 8.0
 """Share of the batch that a model was trained with by which a batch that the GPUs divide may differ from it."""
@@ -63,8 +63,8 @@ def own_batch(request: PlanRequest, model: Model, cluster: Cluster, supports: Su
     """Sequences per iteration exactly as the model was trained; None where that leaves a search no good degrees.
 
     Where the GPUs do not divide the batch, each replica has a multiple of what is left of them, ``rest``. That costs
-    little where its memory takes that many GPUs anyway, and they divide its layers, or its heads where otherwise the
-    batch would be a rule's, far from its own.
+    little where its memory takes that many GPUs anyway (in powers of two, as degrees mostly are), and an odd factor
+    divides its layers, or its heads where otherwise the batch would be a rule's, far from its own.
     """
     if not model.batch_tokens or model.batch_tokens % seq_length or len(cluster.groups) > 1:
         return None
@@ -75,9 +75,10 @@ def own_batch(request: PlanRequest, model: Model, cluster: Cluster, supports: Su
         return None
     if rest == 1:
         return batch
-    if model.moe or rest > needed:
+    odd = rest // (rest & -rest)
+    if model.moe or rest > (needed if odd == 1 else 2.0 ** math.ceil(math.log2(needed))):
         return None
-    pinned, odd = _pinned_ranks(request), rest // (rest & -rest)
+    pinned = _pinned_ranks(request)
     if pinned is not None:
         return batch if pinned % rest == 0 else None
     heads = few and model.num_heads % odd == 0 and group.tiers[0].domain >= WIDE_DOMAIN * odd

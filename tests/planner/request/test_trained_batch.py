@@ -2,7 +2,7 @@
 
 from costmodels.model.catalogue import model as find_model
 from costmodels.model.catalogue import names
-from planner import PlanRequest
+from planner import PlanRequest, plan
 from planner.request.batches import BATCH_TOKENS_PER_GPU, NEAR_BATCH, default_batch, near_batch
 from planner.request.resolve import resolve
 from tests.each import each
@@ -24,6 +24,7 @@ def asked(**fields):
         ("bloom", 384, 2048),
         ("opt-175b", 96, 1024),
         ("mt-nlg", 2240, 1920),
+        ("yuan1-245b", 2128, 3360),
     ],
 )
 def test_published_batches_are_taken_and_said(model, gpus, batch):
@@ -65,6 +66,16 @@ def test_a_batch_is_not_exact_where_that_leaves_no_good_degrees(fields, batch, s
 )
 def test_a_batch_is_divided_by_the_degrees_that_are_pinned(pins, batch):
     assert asked(model="bloom", gpus=384, pins=pins).scenario.global_batch_size == batch
+
+
+@each(("model", "gpus"), [("bloom", 384), ("opt-175b", 96), ("mt-nlg", 2240)])
+def test_an_exact_batch_is_hardly_slower_than_one_that_all_degrees_divide(model, gpus):
+    asked = PlanRequest(model=model, gpus=gpus, cluster="dgx-a100-80gb", reasons=False)
+    exact = plan(asked)
+    near = plan(asked.model_copy(update={"global_batch_size": near_batch(find_model(model), gpus, 2048)}))
+    assert exact.request["global_batch_size"] != near.request["global_batch_size"]
+    seconds = [one.prediction.iteration_seconds / one.request["global_batch_size"] for one in (exact, near)]
+    assert seconds[0] < 1.03 * seconds[1]
 
 
 def test_a_rule_of_tokens_holds_for_models_of_which_nobody_published_it():
