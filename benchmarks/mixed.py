@@ -16,8 +16,8 @@ from costmodels.scenario import Scenario
 from costmodels.stack.stack import stack
 from hardware.catalogue import cluster
 from hardware.records import Cluster
+from planner.request.batches import default_batch
 from planner.request.budget import Budget
-from planner.request.defaults import default_batch
 from planner.request.pins import parse_pins
 from planner.search.best_first import search
 from planner.space.mixed import build

@@ -16,8 +16,8 @@ from planner.answer.text import WITHOUT
 from planner.api.short import short_plan
 from planner.errors import BadRequest, OutOfTime
 from planner.processes import map_in_processes
+from planner.request.batches import default_batch, near_batch
 from planner.request.budget import Budget
-from planner.request.defaults import default_batch, trained_batch
 from planner.request.request import PlanRequest
 from planner.request.resolve import resolve
 from planner.rules.divisors import around
@@ -133,7 +133,7 @@ def question_at(job: Job, cluster: Cluster, at: Placement) -> PlanRequest:
         return question
     scenario = resolve(job.question.model_copy(update={"cluster": alone})).scenario
     of_any = 1, scenario.seq_length
-    batch = trained_batch(scenario.model, *of_any) or default_batch(*of_any)
+    batch = near_batch(scenario.model, *of_any) or default_batch(*of_any)
     return question.model_copy(update={"global_batch_size": batch})
 
 

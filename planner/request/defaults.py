@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING
 
 from costmodels.model.model import Model
 from costmodels.scenario import Scenario
 from costmodels.stability import Stability
-from costmodels.stack.adapters import says_kernels
 from costmodels.stack.releases import chosen
 from costmodels.stack.stack import Stack, releases
 from costmodels.training.goodput import spare_nodes
@@ -17,22 +15,14 @@ from hardware.catalogue import in_catalogue, names, source_texts
 from hardware.records import Cluster, NodeGroup
 from hardware.units import format_quantity
 from planner.errors import BadRequest
+from planner.request.batches import describe_batch
+from planner.request.fine_tune import FINE_TUNE_TOKENS, describe_fine_tune, fine_tune_stack, usual_length
 
 if TYPE_CHECKING:
     from planner.request.request import PlanRequest
 
 DEFAULT_TOKENS = 300_000_000_000
-FINE_TUNE_TOKENS = 100_000_000
-"""Of a fine-tune: a hundred thousand examples of a thousand tokens; what a pretraining took says nothing of it."""
-FINE_TUNE_BATCH = 64
-"""Samples, as the fine-tuning recipes of TRL, LLaMA-Factory and axolotl take 16 to 128."""
-FINE_TUNE_STACK = "fsdp"
-"""What Transformers' trainers shard with unless DeepSpeed is asked for."""
 UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (1, ""))
-SMALLEST_BATCH_TOKENS = 4 * 2**20
-BATCH_TOKENS_PER_GPU = 1024
-NEAR_BATCH = 1.0 / 8.0
-"""Share of the batch that a model was trained with by which a batch that the GPUs divide may differ from it."""
 ATTENTION = frozenset({"stack.attention_backend", "stack.kernels.blackwell_attention"})
 """Paths of a stack's kernels of attention."""
 FUSED = ("flash-2", "cudnn", "flash-1")
@@ -44,79 +34,6 @@ UNREAD = re.compile("recalled|assumed|illustrative|no figure of its own")
 """How sources say that no document was read."""
 SPARES = "spare nodes are rented all the time and counted at rated power (no idle power is known)"
 """What is taken of nodes that stand by."""
-
-
-def default_batch(gpus: int, seq_length: int) -> int:
-    """Sequences per iteration where none are asked for: 1024 tokens per GPU, at least 4 Mi tokens.
-
-    Always gpus times a power of two (halves included while they stay whole), so that every data-parallel
-    degree that divides the GPUs divides the batch, or all but a small power of two of it.
-    """
-    wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * gpus) / seq_length
-    batch = gpus
-    while batch < wanted:
-        batch *= 2
-    while batch % 2 == 0 and batch // 2 >= wanted:
-        batch //= 2
-    return batch
-
-
-def trained_batch(model: Model, gpus: int, seq_length: int) -> int | None:
-    """Sequences per iteration as the model was trained, so that data-parallel degrees divide them.
-
-    None where nobody published it, where so many GPUs are given less than 1024 tokens each, who take a larger batch
-    then, and where no multiple of the GPUs, or of a part of them that is smaller by a power of two, is near to it.
-    """
-    if model.batch_tokens is None or model.batch_tokens < BATCH_TOKENS_PER_GPU * gpus:
-        return None
-    wanted, unit = model.batch_tokens / seq_length, gpus
-    while unit % 2 == 0 and unit > NEAR_BATCH * wanted:
-        unit //= 2
-    batch = unit * round(wanted / unit)
-    return batch if abs(batch - wanted) <= NEAR_BATCH * wanted else None
-
-
-def usual_batch(request: PlanRequest, model: Model, gpus: int, seq_length: int) -> int:
-    """Sequences per iteration where none are asked for: a fine-tune's, the model's own, or by a rule of tokens."""
-    if fine_tunes(request):
-        return fine_tune_batch(gpus)
-    return trained_batch(model, gpus, seq_length) or default_batch(gpus, seq_length)
-
-
-def fine_tunes(request: PlanRequest) -> bool:
-    """Whether a request asks for a fine-tune: by its task, or because it freezes weights."""
-    if request.task is not None:
-        return request.task != "pretrain"
-    return bool(request.adapters or request.base_precision or request.frozen_layers or request.frozen_embeddings)
-
-
-def fine_tune_stack(request: PlanRequest) -> str | None:
-    """The stack of a fine-tune where none is named; None where it is none, or has a pipeline, which that has not."""
-    pipelined = {str(request.pins.get(axis) or 1) for axis in ("pp", "vpp")} != {"1"}
-    return FINE_TUNE_STACK if fine_tunes(request) and not pipelined else None
-
-
-def fine_tune_batch(gpus: int) -> int:
-    """Samples per iteration of a fine-tune where none are asked for: 64 or more, gpus times a power of two."""
-    batch = gpus
-    while batch < FINE_TUNE_BATCH:
-        batch *= 2
-    return batch
-
-
-def _batch_rule(scenario: Scenario) -> str:
-    """Where the batch of a pretraining is from, with the rounding where it made a difference."""
-    model, batch = scenario.model, scenario.global_batch_size
-    if model.batch_tokens and batch == trained_batch(model, scenario.gpus, scenario.seq_length):
-        exact = batch * scenario.seq_length == model.batch_tokens
-        plain = exact and scenario.seq_length == model.seq_length
-        said = "" if plain else f", {model.batch_tokens / 1e6:.3g} M tokens"
-        return f"the batch it was trained with{said}{'' if exact else ', as near as the GPUs divide'}"
-    wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * scenario.gpus) / scenario.seq_length
-    rule = "1024 tokens per GPU, at least 4 Mi"
-    if scenario.global_batch_size < wanted + 1.0:
-        return rule
-    return f"{rule}: {math.ceil(wanted)}, up to a power of two times the {scenario.gpus:,} GPUs or a part of them"
 
 
 def default_tokens(model: Model, *, tuned: bool) -> int:
@@ -131,13 +48,12 @@ def tokens_source(model: Model, *, tuned: bool) -> str:
     return "the model's" if model.tokens else "assumed"
 
 
-def length_source(model: Model) -> str:
+def length_source(request: PlanRequest, model: Model) -> str:
     """Who says the sequence length where nobody asks for one."""
-    return (
-        f"the model reaches {model.reach}; --seq-len asks for more"
-        if (model.reach or 0) > model.seq_length
-        else "the model's"
-    )
+    if usual_length(request, model) < model.seq_length:
+        return "a fine-tune's; --seq-len asks for more"
+    further = (model.reach or 0) > model.seq_length
+    return f"the model reaches {model.reach}; --seq-len asks for more" if further else "the model's"
 
 
 def _left_out_of_the_model(scenario: Scenario) -> list[str]:
@@ -201,35 +117,6 @@ def _describe_software(request: PlanRequest, scenario: Scenario) -> list[str]:
         lines.append(f"stack {stack.name} as of {stack.release}: {changes} taken back")
     if stack.calibrated.basis.startswith(UNCALIBRATED):
         lines.append(f"constants of stack {stack.name} are not calibrated on measured runs")
-    return lines
-
-
-def _describe_fine_tune(request: PlanRequest, scenario: Scenario) -> list[str]:
-    """What is taken of a fine-tune's samples, reference, frozen weights and documents."""
-    switches, task, lines = scenario.stack.switches, scenario.task, []
-    if task.sequences > 1:
-        lines.append(f"a sample of {switches.task} is {task.sequences} sequences of {scenario.seq_length} tokens each")
-    if task.referenced and request.reference_model is None:
-        lines.append(f"reference model: {switches.reference_model}")
-    if scenario.tuned and not switches.document_length:
-        lines.append(
-            "every sequence is full; if yours are shorter, give their mean length after padding with --seq-len"
-        )
-    if switches.document_length:
-        lines.append(
-            f"packed documents of {scenario.attended_length} tokens each; if lengths differ, give the sum of their "
-            "squares over their sum"
-        )
-    if switches.frozen_layers:
-        lines.append(
-            "the layers that train are spread evenly over the model; the first pipeline stages have fewer of them"
-        )
-    if switches.task == "reward":
-        lines.append("the head of a reward model is priced like the model's own head, which is larger")
-    if switches.adapters and request.adapters and not says_kernels(request.adapters):
-        lines.append(f"adapters run with {switches.adapters.kernels} kernels")
-    if switches.adapters and switches.base_precision and request.base_precision is None:
-        lines.append(f"frozen weights in {switches.base_precision} (--base-precision)")
     return lines
 
 
@@ -310,13 +197,11 @@ def describe_defaults(request: PlanRequest, scenario: Scenario, cluster: Cluster
         lines.append(f"stack {scenario.stack.name}{taken_for(request.framework, cluster) or whose}")
     lines += _describe_software(request, scenario)
     if request.global_batch_size is None:
-        rule = f"a fine-tune: {FINE_TUNE_BATCH} or more" if fine_tunes(request) else _batch_rule(scenario)
-        what = "sequences" if scenario.task.sequences == 1 else "pairs"
-        lines.append(f"global batch {scenario.global_batch_size} {what} ({rule})")
-    lines += _describe_fine_tune(request, scenario)
+        lines.append(describe_batch(request, scenario))
+    lines += describe_fine_tune(request, scenario)
     lines += _left_out_of_the_model(scenario) + _describe_tower(request, scenario) + _without_measured_runs(scenario)
     if request.seq_length is None:
-        lines.append(f"sequence length {scenario.seq_length} ({length_source(scenario.model)})")
+        lines.append(f"sequence length {scenario.seq_length} ({length_source(request, scenario.model)})")
     if request.tokens is None:
         whose = tokens_source(scenario.model, tuned=scenario.tuned)
         count = next(f"{tokens / unit:g}{sign}" for unit, sign in UNITS if tokens >= unit)

@@ -28,6 +28,7 @@ from planner.frameworks.registry import (
     check_programs,
     usual_stack,
 )
+from planner.request.batches import usual_batch
 from planner.request.defaults import (
     OF_TRANSFORMERS,
     assumed_prices,
@@ -35,10 +36,9 @@ from planner.request.defaults import (
     describe_defaults,
     describe_hosts,
     describe_spares,
-    fine_tune_stack,
-    usual_batch,
 )
 from planner.request.fields import DEFAULT_STACK, STACK_CHOICES
+from planner.request.fine_tune import fine_tune_stack, usual_length
 from planner.request.overrides import changed_model, changed_stack
 from planner.request.request import PlanRequest
 
@@ -99,9 +99,9 @@ def resolve(request: PlanRequest, *, margin_of: Callable[[Scenario], float] | No
     stack = chosen(changed_stack(software.at(request.precision), request.changes), **choices)
     cluster = base if base.gpus == request.gpus else base.with_gpus(request.gpus)
     stack = _with_task(_with_adapters(_with_experts(stack, model, request), model, request), model, request)
-    seq_length = request.seq_length or model.seq_length
+    seq_length = request.seq_length or usual_length(request, model)
     _check_positions(model, seq_length)
-    batch = request.global_batch_size or usual_batch(request, model, request.gpus, seq_length)
+    batch = request.global_batch_size or usual_batch(request, model, cluster, stack.supports, seq_length)
     cluster = _with_price(cluster, request.price)
     tokens = request.tokens or default_tokens(model, tuned=stack.switches.task != "pretrain")
     asked = "" if request.framework in {None, ANY} else str(request.framework)

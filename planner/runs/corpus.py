@@ -15,8 +15,8 @@ from pydantic import BaseModel
 from costmodels.pricing import price_together
 from hardware.errors import MeshwrightError
 from planner.processes import check_interrupt, map_in_processes
-from planner.request.defaults import fine_tune_stack
 from planner.request.fields import GIVEN_SPLIT
+from planner.request.fine_tune import fine_tune_stack
 from planner.request.progress import Progress, Tell
 from planner.runs.case import Case, case_in, case_of, resolved_run
 from planner.runs.files import read_runs

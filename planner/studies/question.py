@@ -17,8 +17,10 @@ from costmodels.stack.stack import stack as find_stack
 from hardware.records import Cluster
 from planner.answer.build import catalogue_hashes
 from planner.errors import MeshwrightError
-from planner.request.defaults import default_tokens, fine_tunes, usual_batch
+from planner.request.batches import usual_batch
+from planner.request.defaults import default_tokens
 from planner.request.fields import VARIED, apart
+from planner.request.fine_tune import fine_tunes, usual_length
 from planner.request.pins import parse_pins
 from planner.request.request import PlanRequest, request_from
 from planner.studies.machines import changed_cluster
@@ -71,8 +73,8 @@ def key_of(fields: Mapping[str, Any], mode: Mode) -> str:
 def _resolved(request: PlanRequest) -> dict[str, Any]:
     """What `planner.request.resolve.resolve` would fill in, without the work of it; records by what they hold."""
     assert isinstance(request.model, Model)
-    model, gpus = request.model, request.gpus
-    seq_length = request.seq_length or model.seq_length
+    model = request.model
+    seq_length = request.seq_length or usual_length(request, model)
     cluster = request.cluster if isinstance(request.cluster, Cluster) else changed_cluster(request.cluster, ())
     stack = find_stack(request.stack) if isinstance(request.stack, str) else request.stack
     tuned = fine_tunes(request)
@@ -83,7 +85,8 @@ def _resolved(request: PlanRequest) -> dict[str, Any]:
         "model": _digest(model),
         "cluster": _digest(cluster),
         "stack": _digest(stack),
-        "global_batch_size": request.global_batch_size or usual_batch(request, model, gpus, seq_length),
+        "global_batch_size": request.global_batch_size
+        or usual_batch(request, model, cluster, stack.supports, seq_length),
         "seq_length": seq_length,
         "tokens": request.tokens or default_tokens(model, tuned=tuned),
         "pins": pins,

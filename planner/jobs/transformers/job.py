@@ -169,7 +169,7 @@ def _sizes_job(at: Document, trainer: Trainer, sharded: ImportedJob) -> Imported
     assumed = {
         f"{trainer.options['micro_batch_size'].word} is not given; {pins.get('micro_batch_size')} is priced, the "
         f"default of {trainer.title}": "micro_batch_size" not in {*own, *sharded.pins} and not whole,
-        "no sequence length is given; the model's is priced, --seq-len changes it": not length,
+        "no sequence length is given; the usual one is priced, --seq-len changes it": not length,
         f"{trainer.options['seq_length'].word} is not given; {length} is priced, the default of {trainer.title}": (
             bool(length) and not at("seq_length")
         ),

@@ -50,7 +50,7 @@ def lines(request: PlanRequest, origins: Mapping[str, str], *, searched: bool) -
     values |= {path: written(value) for path, value in request.changes.items()}
     values |= {f"pins.{axis}": str(pin) for axis, pin in request.pins.items()}
     whose = {
-        "seq_length": length_source(scenario.model),
+        "seq_length": length_source(request, scenario.model),
         "tokens": tokens_source(scenario.model, tuned=scenario.tuned),
     }
     whose |= dict.fromkeys(request.changes, origins.get("changes", "default"))

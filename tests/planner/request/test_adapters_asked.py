@@ -22,7 +22,13 @@ from planner.runs.judge import HOME
 from planner.studies.question import key_of
 
 FEW = PlanRequest(
-    model="llama2-70b", gpus=8, global_batch_size=32, adapters="16:linear_qkv", stack="megatron-core", reasons=False
+    model="llama2-70b",
+    gpus=8,
+    global_batch_size=32,
+    seq_length=4096,
+    adapters="16:linear_qkv",
+    stack="megatron-core",
+    reasons=False,
 )
 NEMO = PlanRequest(
     model="llama2-70b", gpus=8, global_batch_size=32, adapters="16:linear_qkv", framework="megatron-bridge"

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from planner import PlanRequest, predict
 from planner.cli import main
 from planner.errors import BadRequest
-from planner.request.defaults import fine_tune_batch
+from planner.request.fine_tune import fine_tune_batch
 from planner.request.resolve import resolve
 from planner.search.question import resolve_search
 
@@ -34,6 +34,24 @@ def test_a_search_with_adapters_keeps_to_what_the_framework_that_trains_them_sta
     found = resolve_search(PlanRequest(**SMALL, adapters="16", stack=stack))
     assert found.scenario.framework == framework
     assert found.defaults[-1] == f"a plan that {framework} starts (--for any allows others)"
+
+
+@pytest.mark.parametrize(
+    ("fields", "length"),
+    [
+        ({"model": "llama3-8b", "adapters": "16"}, 2048),
+        ({"model": "llama3-8b", "task": "dpo"}, 2048),
+        ({"model": "gpt2-xl", "task": "sft"}, 1024),
+        ({"model": "llama3-8b", "task": "sft", "document_length": 4096}, 8192),
+        ({"model": "llama3-8b", "task": "sft", "seq_length": 8192}, 8192),
+        ({"model": "llama3-8b"}, 8192),
+    ],
+)
+def test_sequences_of_a_fine_tune_are_as_long_as_its_recipes_take_them(fields, length):
+    found = asked(**{"seq_length": None} | fields)
+    assert found.scenario.seq_length == length
+    said = any(line == "sequence length 2048 (a fine-tune's; --seq-len asks for more)" for line in found.defaults)
+    assert said == (length == 2048)
 
 
 @pytest.mark.parametrize(("gpus", "batch"), [(1, 64), (8, 64), (24, 96), (100, 100)])

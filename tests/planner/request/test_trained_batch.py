@@ -2,8 +2,8 @@
 
 from costmodels.model.catalogue import model as find_model
 from costmodels.model.catalogue import names
-from planner import PlanRequest
-from planner.request.defaults import BATCH_TOKENS_PER_GPU, NEAR_BATCH, default_batch, trained_batch
+from planner import PlanRequest, plan
+from planner.request.batches import BATCH_TOKENS_PER_GPU, NEAR_BATCH, default_batch, near_batch
 from planner.request.resolve import resolve
 from tests.each import each
 
@@ -21,12 +21,61 @@ def asked(**fields):
         ("gpt3-175b", 1024, 1536),
         ("nemotron4-340b", 6144, 2304),
         ("kimi-k2", 4096, 16384),
+        ("bloom", 384, 2048),
+        ("opt-175b", 96, 1024),
+        ("mt-nlg", 2240, 1920),
+        ("yuan1-245b", 2128, 3360),
     ],
 )
 def test_published_batches_are_taken_and_said(model, gpus, batch):
     found = asked(model=model, gpus=gpus)
     assert found.scenario.global_batch_size == batch
     assert f"global batch {batch} sequences (the batch it was trained with)" in found.defaults
+
+
+@each(
+    ("fields", "batch", "said"),
+    [
+        ({"model": "bloom", "gpus": 384, "stack": "fsdp"}, 2112, "as near as the GPUs divide"),
+        ({"model": "bloom", "gpus": 1000}, 2000, "as near as the GPUs divide"),
+        ({"model": "llama-7b", "gpus": 384}, 2112, "as near as the GPUs divide"),
+        ({"model": "llama2-70b", "gpus": 384}, 1056, "as near as the GPUs divide"),
+        ({"model": "kimi-k2", "gpus": 384}, 16512, "as near as the GPUs divide"),
+        ({"model": "bloom", "gpus": 6144}, 3072, "1024 tokens per GPU"),
+        ({"model": "palm-540b", "gpus": 6144, "cluster": "dgx-h100"}, 3072, "1024 tokens per GPU"),
+        ({"model": "palm-540b", "gpus": 6144, "cluster": "tpu-v4-pod"}, 2048, "the batch it was trained with"),
+        ({"model": "palm-540b", "gpus": 3072, "cluster": "tpu-v4-pod"}, 2112, "as near as the GPUs divide"),
+    ],
+)
+def test_a_batch_is_not_exact_where_that_leaves_no_good_degrees(fields, batch, said):
+    found = asked(**fields)
+    assert found.scenario.global_batch_size == batch
+    assert any(said in line for line in found.defaults if line.startswith("global batch"))
+
+
+@each(
+    ("pins", "batch"),
+    [
+        ({"tp": 4, "pp": 12}, 2048),
+        ({"tp": 8}, 2112),
+        ({"tp": 8, "pp": 1}, 2112),
+        ({"pp": "6,12"}, 2112),
+        ({"dp": 8}, 2112),
+        ({"offload": "optimizer", "vpp": 2}, 2048),
+    ],
+)
+def test_a_batch_is_divided_by_the_degrees_that_are_pinned(pins, batch):
+    assert asked(model="bloom", gpus=384, pins=pins).scenario.global_batch_size == batch
+
+
+@each(("model", "gpus"), [("bloom", 384), ("opt-175b", 96), ("mt-nlg", 2240)])
+def test_an_exact_batch_is_hardly_slower_than_one_that_all_degrees_divide(model, gpus):
+    asked = PlanRequest(model=model, gpus=gpus, cluster="dgx-a100-80gb", reasons=False)
+    exact = plan(asked)
+    near = plan(asked.model_copy(update={"global_batch_size": near_batch(find_model(model), gpus, 2048)}))
+    assert exact.request["global_batch_size"] != near.request["global_batch_size"]
+    seconds = [one.prediction.iteration_seconds / one.request["global_batch_size"] for one in (exact, near)]
+    assert seconds[0] < 1.03 * seconds[1]
 
 
 def test_a_rule_of_tokens_holds_for_models_of_which_nobody_published_it():
@@ -52,7 +101,7 @@ def test_every_published_batch_is_near_and_its_parts_are_a_replica_s_each(name):
     model = find_model(name)
     assert model.batch_tokens % model.seq_length == 0 or model.seq_length > 4096
     for gpus in (8, 48, 96, 384, 1024):
-        batch = trained_batch(model, gpus, model.seq_length)
+        batch = near_batch(model, gpus, model.seq_length)
         if batch is None:
             assert model.batch_tokens < BATCH_TOKENS_PER_GPU * gpus
             continue
