@@ -29,6 +29,7 @@ from costmodels.model.layer_kinds import Kind
 from costmodels.model.model import Model
 from costmodels.names import MODULES, Recompute
 from costmodels.scenario import Scenario
+from costmodels.stack.stack import Stack
 from costmodels.strategy import Floats, Ints, Strategies
 
 CHECKPOINT: Final = 0.72
@@ -48,6 +49,8 @@ LATENT: Final = 0.5
 
 INSIDE = {"moe": ("moe_act", "shared_experts")}
 """Modules that are part of another; named together with it they add nothing."""
+ALL_NAMED = {"up-projections": ("layernorm", "mla_up_proj")}
+"""Modules that stand for all that a policy repeats where they are named together: its activations go with them."""
 
 
 def module_mask(names: Iterable[str]) -> int:
@@ -88,15 +91,28 @@ def modules_of(model: Model) -> tuple[str, ...]:
     return tuple(name for name in MODULES if has[name])
 
 
-def preset_masks(model: Model, known: tuple[str, ...]) -> list[int]:
+def preset_masks(model: Model, stack: Stack) -> list[int]:
     """The sets that a search tries: outputs cheap to make again; with experts, also these and the experts whole.
 
-    Most of a dense layer is better recomputed layer by layer, as many as memory asks for.
+    Most of a dense layer is better recomputed layer by layer, as many as memory asks for. What the stack's policy
+    repeats without names is not named once more.
     """
-    usable = [name for name in modules_of(model) if name in known]
+    usable = [name for name in modules_of(model) if name in stack.supports.recompute_modules]
     cheap = [name for name in ("layernorm", "moe_act", "mla_up_proj") if name in usable]
     whole = [*cheap, *(name for name in ("moe",) if name in usable)]
-    return sorted({module_mask(cheap), module_mask(whole)} - {0})
+    return sorted({module_mask(cheap), module_mask(whole)} - {0, policy_mask(model, stack)})
+
+
+def policy_mask(model: Model, stack: Stack) -> int:
+    """The set of modules that names all that a stack's policy repeats of a model; 0 where no names do."""
+    named = ALL_NAMED.get(stack.switches.recompute_policy, ())
+    return module_mask(name for name in named if name in modules_of(model))
+
+
+def named_modules(strategies: Strategies, scenario: Scenario) -> Ints:
+    """Modules that are repeated one by one, (N,); none where all that the stack's policy repeats is named."""
+    masks = strategies.recompute_modules
+    return np.where(masks == policy_mask(scenario.model, scenario.stack), 0, masks)
 
 
 def sum_of_modules(masks: Ints, values: dict[str, Floats]) -> Floats:
@@ -181,9 +197,10 @@ def selective_seconds(
         host = module_host_seconds(block, scenario, kind).get("core_attn", 0.0)
         repeated = _lengthened(repeated, host, layer.device_lag.backward, scenario)
     seconds = np.where(strategies.recompute == Recompute.SELECTIVE, repeated[inverse], 0.0)
-    if not strategies.recompute_modules.any():
+    masks = named_modules(strategies, scenario)
+    if not masks.any():
         return seconds
-    masks, lag = strategies.recompute_modules, layer.device_lag.backward[inverse]
+    lag = layer.device_lag.backward[inverse]
     each = (module_seconds(block, scenario, layer, kind), module_host_seconds(block, scenario, kind))
     device, host = (sum_of_modules(masks, {name: values[inverse] for name, values in found.items()}) for found in each)
     return np.where(masks > 0, _lengthened(device, host, lag, scenario), seconds)

@@ -12,7 +12,7 @@ from costmodels.layer.expert_activations import exchanged_bytes, expert_activati
 from costmodels.layer.forward_backward import region_tokens, tokens_per_rank
 from costmodels.layer.frozen_weights import cast_bytes
 from costmodels.layer.mixers import mixer_kept_width
-from costmodels.layer.recompute_modules import before_activation, module_bytes, sum_of_modules
+from costmodels.layer.recompute_modules import before_activation, module_bytes, named_modules, sum_of_modules
 from costmodels.layout.parameters_per_rank import kind_expert_parameters, kind_parameters_per_rank
 from costmodels.memory.autocast import (
     autocast_axes,
@@ -57,7 +57,7 @@ def kind_activation_bytes(strategies: Strategies, scenario: Scenario, kind: Kind
     """
     scenario = scenario.with_sizes_of(kind.variant)
     policy = scenario.stack.switches.recompute_policy
-    selective = (strategies.recompute == Recompute.SELECTIVE) & (strategies.recompute_modules == 0)
+    selective = (strategies.recompute == Recompute.SELECTIVE) & (named_modules(strategies, scenario) == 0)
     whole, inner = _left_by(selective, scenario, kind)
     more_whole, more_inner = _unfused_widths(scenario, kind)
     plain = np.where(selective & (policy != "attention"), 0.0, 1.0)
@@ -282,6 +282,5 @@ def kept_bytes_of_layer(strategies: Strategies, scenario: Scenario) -> Floats:
 @of_axes(*LAYER_AXES)
 def kind_module_bytes(strategies: Strategies, scenario: Scenario, kind: Kind) -> Floats:
     """Bytes of one layer and micro-batch that named modules are repeated for instead of kept, shape (N,)."""
-    if not strategies.recompute_modules.any():
-        return np.zeros(len(strategies))
-    return sum_of_modules(strategies.recompute_modules, module_bytes(strategies, scenario, kind))
+    masks = named_modules(strategies, scenario)
+    return sum_of_modules(masks, module_bytes(strategies, scenario, kind)) if masks.any() else np.zeros(len(strategies))

@@ -58,7 +58,7 @@ def known_bytes(cores: Strategies, scenario: Scenario) -> Floats:
 
 def _masks(scenario: Scenario) -> tuple[int, ...]:
     """Sets of modules that a search repeats unasked."""
-    return (0, *preset_masks(scenario.model, scenario.stack.supports.recompute_modules))
+    return (0, *preset_masks(scenario.model, scenario.stack))
 
 
 def _plain(rows: Strategies) -> Strategies:

@@ -235,7 +235,7 @@ def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[An
         "sequence_parallel": [0, 1],
         "offload": [0],
         "recompute": list(Recompute),
-        "recompute_modules": [0, *preset_masks(model, stack.supports.recompute_modules)],
+        "recompute_modules": [0, *preset_masks(model, stack)],
         "rank_order": [RANK_ORDERS.index(order) for order in stack.supports.rank_orders],
         "vocabulary": [VOCABULARIES.index(place) for place in stack.supports.vocabulary],
         "recompute_num_layers": divisors(model.num_layers) if "recompute_num_layers" in pins else [1],

@@ -16,7 +16,9 @@ from costmodels.layer.recompute_modules import (
     SMALL,
     module_host_seconds,
     module_mask,
+    preset_masks,
 )
+from costmodels.memory.activations import average_activation_bytes
 from costmodels.model.layer_kinds import DENSE, Kind
 from costmodels.names import Recompute
 from costmodels.strategy import strategies
@@ -136,3 +138,15 @@ def test_where_every_launch_waits_work_and_calls_add_up():
 def test_only_modules_of_a_layer_are_launched_again():
     assert set(module_host_seconds(strategies(dp=4), bound(), DENSE)) <= set(MODULES)
     assert "mlp" not in module_host_seconds(strategies(dp=4), bound(), EXPERTS)
+
+
+def test_names_for_all_that_a_policy_repeats_cost_what_the_policy_does():
+    model = with_latent_attention(with_experts(toy_model()))
+    stack = toy_stack(**CALLS, recompute_policy="up-projections", recompute_modules=("layernorm", "mla_up_proj"))
+    scenario = toy_scenario(model=model, group=toy_group(device=QUICK), gpus=4, stack=stack)
+    named = recomputed(Recompute.SELECTIVE, "layernorm", "mla_up_proj")
+    some, policy = (recomputed(Recompute.SELECTIVE, *modules) for modules in (["layernorm"], []))
+    kept = [average_activation_bytes(rows, scenario)[0] for rows in (named, policy, some)]
+    assert kept[0] == kept[1] < kept[2]
+    assert again(scenario, "layernorm", "mla_up_proj") == again(scenario)
+    assert preset_masks(model, stack) == []

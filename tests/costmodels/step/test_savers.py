@@ -249,13 +249,13 @@ def test_a_module_inside_another_adds_nothing():
 
 
 def test_a_search_tries_only_what_model_and_stack_have():
-    dense = [module_names(mask) for mask in preset_masks(toy_model(), MODULES)]
+    dense = [module_names(mask) for mask in preset_masks(toy_model(), toy_stack(recompute_modules=MODULES))]
     assert dense == [("layernorm",)]
-    assert [module_names(mask) for mask in preset_masks(MIXED, MODULES)] == [
+    assert [module_names(mask) for mask in preset_masks(MIXED, toy_stack(recompute_modules=MODULES))] == [
         ("layernorm", "moe", "mla_up_proj"),
         ("layernorm", "moe_act", "mla_up_proj"),
     ]
-    assert preset_masks(toy_model(), ()) == []
+    assert preset_masks(toy_model(), toy_stack(recompute_modules=())) == []
 
 
 @SOME
