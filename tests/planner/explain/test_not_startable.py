@@ -104,14 +104,44 @@ def test_adapters_that_the_framework_of_the_stack_does_not_train_are_said():
     assert "nanotron cannot start this plan: it takes no adapters 16" in said
 
 
-def test_degrees_that_differ_between_node_groups_are_not_started():
-    asked = {"model": "gemma3-1b", "gpus": 128, "cluster": "a100-two-networks", "reasons": False}
-    found, alike = (plan(PlanRequest(**asked, **more)) for more in ({}, {"pins": {"tp": 1, "pp": 2, "dp": 64}}))
+GROUPS = {"model": "gemma3-1b", "gpus": 128, "cluster": "a100-two-networks"}
+
+
+def test_a_plan_over_several_node_groups_starts_and_what_does_not_stands_beside_it():
+    found, free = (plan(PlanRequest(**GROUPS, **more)) for more in ({}, {"framework": "any"}))
+    assert (found.startable, found.strategy.by_group) == (True, False)
+    assert export(found, "megatron-lm").files
+    assert (free.startable, free.strategy.by_group) == (False, True)
+    assert any(
+        "megatron-lm cannot start this plan: it takes no node groups with other" in said for said in free.warnings
+    )
+    gain = 1.0 - free.prediction.iteration_seconds / found.prediction.iteration_seconds
+    (said,) = (one.text for one in found.choices if one.subject == "--for any")
+    assert said.startswith(f"{gain:.1%} faster, 1 stage of infiniband with DP 64; 1 stage of ethernet with TP 4, DP 16")
+
+
+def test_degrees_that_differ_between_node_groups_are_started_by_no_framework_that_nobody_knows():
+    found = plan(PlanRequest(**GROUPS, stack="generic", reasons=False))
     assert found.strategy.by_group
     assert not found.startable
     assert any(said.startswith("launchers give every stage the same degrees") for said in found.warnings)
-    assert alike.startable
-    assert export(alike, "megatron-lm").files
+
+
+def test_a_framework_that_recomputes_alike_does_so_over_several_node_groups():
+    asked = {"model": "llama3-70b", "gpus": 128, "cluster": "a100-h100-mixed", "pins": {"tp": 2, "cp": 2, "pp": 8}}
+    found, free = (plan(PlanRequest(**asked, **more, reasons=False)) for more in ({}, {"framework": "any"}))
+    again = {stage.recompute_layers for stage in free.strategy.stages}
+    assert len(again) > 1
+    assert found.startable
+    assert len({stage.recompute_layers for stage in found.strategy.stages}) == 1
+    assert export(found, "megatron-lm").files
+
+
+@pytest.mark.parametrize("stack", ["nanotron", "torchtitan"])
+def test_other_frameworks_start_their_plans_over_several_node_groups(stack):
+    found = plan(PlanRequest(model="llama3-8b", gpus=128, cluster="a100-h100-mixed", stack=stack, reasons=False))
+    assert found.startable
+    assert export(found, stack).files
 
 
 def test_what_needs_a_users_own_code_is_planned_only_where_its_axis_is_pinned():
