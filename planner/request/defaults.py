@@ -35,7 +35,7 @@ NEAR_BATCH = 1.0 / 8.0
 """Share of the batch that a model was trained with by which a batch that the GPUs divide may differ from it."""
 ATTENTION = frozenset({"stack.attention_backend", "stack.kernels.blackwell_attention"})
 """Paths of a stack's kernels of attention."""
-FUSED = ("flash-2", "cudnn", "flash-1")
+FUSED = ("flash-2", "cudnn")
 OF_TRANSFORMERS = frozenset({"deepspeed", "fsdp"})
 """Stacks of models that take another attention where it is set (``attn_implementation``)."""
 UNCALIBRATED = "not calibrated"
