@@ -157,7 +157,7 @@ def complete(
     if copies:
         alone = copies == ranks and pins.get("zero_stage")  # states that a group of one rank has for itself
         pins |= {"zero_stage": 0} if alone else {"sharding_degree": ranks // copies}
-    elif ranks == 1 and pins.get("zero_stage") and "pins.zero_stage" not in asked and pins.get("offload") == "none":
+    elif ranks == 1 and pins.get("zero_stage") and "pins.zero_stage" not in asked:
         pins["zero_stage"] = 0  # a rank alone shares its states with nobody
     if not set(_BATCH) & set(asked):
         _settle_batch(fields, pins, ranks // cp, steps=steps, local=local)

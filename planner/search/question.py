@@ -39,7 +39,7 @@ def resolve_search(request: PlanRequest) -> Resolved:
         said.append(f"a plan that {framework} starts (--for any allows others)")
     scenario = found.scenario
     if scenario.framework and (lacks := ", ".join(FRAMEWORKS[scenario.framework].model_lacks(scenario.model))):
-        said.append(f"code of yours for what {scenario.framework}'s options lack of {scenario.model.name}: {lacks}")
+        said.append(f"code of yours for what {scenario.framework} lacks of {scenario.model.name}: {lacks}")
     return replace(found, request=request, defaults=(*found.defaults, *said))
 
 

@@ -11,6 +11,7 @@ from planner.analyses.what_if import what_if
 from planner.api.short import short_plan
 from planner.jobs.registry import export
 from planner.request.budget import Budget
+from planner.search.question import resolve_search
 
 
 def remarks(**asked):
@@ -89,14 +90,26 @@ def test_one_rank_runs_the_distributed_optimizer_for_what_only_it_offloads():
     assert plan(PlanRequest(model="llama3-8b", gpus=1, framework="megatron-lm", reasons=False)).fits
 
 
-def test_what_the_options_of_the_framework_lack_of_a_model_is_said_with_the_plan():
-    asked = {"gpus": 64, "reasons": False}
-    line = "code of yours for what megatron-lm's options lack of mpt-7b: positions of kind alibi"
-    assert line in plan(PlanRequest(model="mpt-7b", **asked)).defaults
-    assert not any("code of yours" in said for said in plan(PlanRequest(model="llama3-8b", **asked)).defaults)
-    assert not any(
-        "code of yours" in said for said in plan(PlanRequest(model="mpt-7b", stack="fsdp", **asked)).defaults
-    )
+@pytest.mark.parametrize(
+    ("stack", "model", "lacks"),
+    [
+        ("megatron-core", "mpt-7b", "positions of kind alibi"),
+        ("megatron-core", "llama3-8b", ""),
+        ("torchtitan", "nemotron-h-8b",
+         "feed-forward layers without a gate, layers by pattern, positions of kind none, state-space layers"),
+        ("torchtitan", "gemma-7b", "activation geglu"),
+        ("torchtitan", "gpt-oss-20b", ""),
+        ("torchtitan", "deepseek-v2-lite", ""),
+        ("paddle", "mpt-7b",
+         "feed-forward layers without a gate, norms of kind layernorm, positions of kind alibi"),
+        ("paddle", "qwen3-next-80b-a3b", ""),
+        ("fsdp", "mpt-7b", ""),
+    ],
+)  # fmt: skip
+def test_what_a_framework_lacks_of_a_model_is_said_with_the_plan(stack, model, lacks):
+    found = resolve_search(PlanRequest(model=model, gpus=64, stack=stack))
+    said = [line for line in found.defaults if "code of yours" in line]
+    assert said == ([f"code of yours for what {found.scenario.framework} lacks of {model}: {lacks}"] if lacks else [])
 
 
 def test_adapters_that_the_framework_of_the_stack_does_not_train_are_said():
