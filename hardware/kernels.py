@@ -168,9 +168,10 @@ class Kernels(Record):
     gemm: dict[str, GemmFit]
     """By data type: bf16 (fp16 is the same), and where measured fp8, fp8_block and nvfp4."""
     attention: dict[str, AttentionFit]
-    """By kernel generation: flash-1, flash-2, flash-3, cudnn, since January 2026 cudnn-9.18; aotriton is what PyTorch
-    itself has on AMD, triton FlashAttention of 2022 written in Triton (``flash_attn_triton``); on TPU splash, with one
-    kernel for the backward pass, and splash-two-pass, with one for queries and one for keys and values."""
+    """By kernel generation: flash-1 (from Turing on), flash-2 (from Ampere on), flash-3 (on Hopper), cudnn, since
+    January 2026 cudnn-9.18; memory-efficient is what PyTorch itself has before Ampere, aotriton what it has on AMD,
+    triton FlashAttention of 2022 written in Triton (``flash_attn_triton``); on TPU splash, with one kernel for the
+    backward pass, and splash-two-pass, with one for queries and one for keys and values."""
     memory_bound: MemoryBoundFit
     grouped: GroupedFit = GroupedFit()
     scan: ScanFit = ScanFit()

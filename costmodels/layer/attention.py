@@ -254,12 +254,13 @@ def _fused_attention(strategies: Strategies, scenario: Scenario, kind: Kind) -> 
 
 
 KERNEL_WIDTHS = {
+    "memory-efficient": (32, 64, 128),
     "flash-1": (32, 64, 128),
     "flash-2": (32, 64, 96, 128, 160, 192, 224, 256),
     "flash-3": (64, 96, 128, 192, 256),
 }
-"""Widths of heads that FlashAttention is compiled for; others run as the next wider one (``run_fmha_fwd`` of version 1,
-``HEADDIM_SWITCH`` of version 2 [Dao22])."""
+"""Widths of heads that a kernel is compiled for; others run as the next wider one (``max_k`` of ``cutlassB`` [SDPA],
+``run_fmha_fwd`` of FlashAttention 1, ``HEADDIM_SWITCH`` of version 2 [Dao22])."""
 
 
 def kernel_width(name: str, head_dim: int) -> int:

@@ -41,7 +41,8 @@ SENT_ONCE = ("deepep", "hybridep")
 """Dispatchers that send a token once per domain, in which it is copied."""
 
 ATTENTION_KERNELS = (
-    *("unfused", "flash-1", "flash-2", "flash-3", "cudnn", "aotriton", "triton", "splash", "splash-two-pass"),
+    *("unfused", "memory-efficient", "flash-1", "flash-2", "flash-3", "cudnn", "aotriton", "triton"),
+    *("splash", "splash-two-pass"),
 )
 ZERO_STAGES = range(4)
 

@@ -16,7 +16,7 @@ from costmodels.strategy import Strategies
 from costmodels.useful_flops import causal_excess
 from planner.answer.build import frame_record, priced_record
 from planner.answer.plan import Plan, Prediction, Proof, Rejection, Strategy
-from planner.answer.text import BY_GROUP, LEAST_SHOWN, main_restriction, nearly_full_warning
+from planner.answer.text import LEAST_SHOWN, main_restriction, nearly_full_warning
 from planner.errors import OutOfTime, UnfilledPins
 from planner.explain import verdict as explain
 from planner.explain.combination import contradiction, nearest_given, nearest_searched
@@ -66,7 +66,7 @@ class Efforts(NamedTuple):
 
 
 ONE_GROUP = Efforts(challenges=7.5e5, runners_up=2.5e5, faster=1e6, helps=1.5e6)
-SEVERAL_GROUPS = Efforts(challenges=1e6, runners_up=1e6, faster=0.0, helps=1e6)
+SEVERAL_GROUPS = Efforts(challenges=1e6, runners_up=1e6, faster=1e6, helps=1e6)
 HIGH = 0.85
 """Utilisation beyond which a device does less than is counted."""
 DOUBTFUL = 0.15
@@ -172,14 +172,13 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
         outcome.best = others.best[0]  # the search had no effort left to see it, its runners-up did
         search.choice = Choice(outcome.best, "")
         settled = _with_trust(search, budget)
-    if not several:
-        memory, code = (budget.part(efforts.faster, share=1 / 4) for _ in range(2))
-        full = (*memory_headroom(search, memory), *memory_edge(search, memory))
-        settled["choices"] = (*full, *beyond_framework(search, code))
-        if search.objective.by_time:
-            settled["better_validated"] = better_validated(
-                outcome, search.taken, search.objective.scenario, resolved.margin
-            )
+    memory, code = (budget.part(efforts.faster, share=1 / 4) for _ in range(2))
+    full = () if several else (*memory_headroom(search, memory), *memory_edge(search, memory))
+    settled["choices"] = (*full, *beyond_framework(search, code))
+    if search.objective.by_time and not several:
+        settled["better_validated"] = better_validated(
+            outcome, search.taken, search.objective.scenario, resolved.margin
+        )
     settled |= _start(search, settled)
     settled["alternatives"], settled["why_not"] = alternatives(search, others.best), why_not_lines(search, tried)
     budget.settle("looking for what would help")
@@ -195,11 +194,7 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
 
 def _start(search: Search, settled: Mapping[str, Any]) -> dict[str, Any]:
     """Fields that say whether the stack's framework starts a plan of these fields, behind other warnings."""
-    refused: tuple[str, ...]
-    if isinstance(search.space, MixedSpace):  # of whose rules no framework's are
-        refused = (f"{BY_GROUP}; --format json has them by stage",) if settled["strategy"].by_group else ()
-    else:
-        refused = not_startable(search)
+    refused = not_startable(search)
     startable = not (refused or makes_no_programs(search.resolved.scenario))
     return {"warnings": (*settled["warnings"], *refused), "startable": startable}
 

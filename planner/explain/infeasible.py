@@ -27,7 +27,7 @@ from planner.space.active_rules import binding
 from planner.space.lattice import MESH_AXES, SHARDING, Space, axes_of, build, layouts, sharding_degrees
 from planner.space.table import Refusal
 
-LAID_OUT = frozenset({"tp", "cp", "pp", "dp", "ranks", "widest"})
+LAID_OUT = frozenset({"tp", "cp", "pp", "dp", "ranks", "widest", "most_tp", "most_dp"})
 """Axes of which the number of devices and the batch leave little choice."""
 
 

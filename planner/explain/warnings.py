@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.names import Recompute
+from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, parts_of
 from costmodels.pricing import price_strategy
 from costmodels.scenario import Scenario
 from costmodels.strategy import Ints, Strategies
-from planner.answer.build import peak_bytes, strategy_record
+from planner.answer.build import degrees_in_words, peak_bytes, strategy_record
 from planner.answer.plan import Advice, Strategy
 from planner.answer.text import (
+    BY_GROUP,
     WORTH_SHOWING,
     degrees_above_one,
     format_seconds,
@@ -32,12 +34,14 @@ from planner.frameworks.vendors import BY_XLA, needs_cuda
 from planner.request.budget import Budget
 from planner.request.pins import Pin, shown_value
 from planner.request.resolve import Resolved
-from planner.rules.core import sentence
+from planner.rules.core import ALIKE, sentence
 from planner.rules.rule import Rule
 from planner.search.choice import NEARLY_FULL
 from planner.search.core_bounds import known_bound
+from planner.search.given_by_group import broken_rules
 from planner.search.memory_savers import saver_options
 from planner.search.objective import Objective, Search, build_below
+from planner.search.question import for_framework
 from planner.search.split import TOLERANCE
 from planner.space.active_rules import active, binding, passing
 from planner.space.lattice import SHARDING, Space
@@ -148,7 +152,7 @@ def memory_headroom(search: Search, budget: Budget) -> tuple[Advice, ...]:
 
 def _words(strategy: Strategy, search: Search) -> str:
     """Degrees and what is done for memory; what else is not as in the plan, more of it where the degrees are."""
-    plan = strategy_record(search.taken.row, search.taken.assignment, search.objective.scenario)
+    plan = strategy_record(search.taken.row, search.taken.assignment, search.objective.question)
     degrees, again = degrees_above_one(strategy), _recomputed(strategy)
     same = degrees == degrees_above_one(plan)
     named = (*_NAMED, *(_NAMED_ALONE if same else ()))
@@ -189,22 +193,35 @@ def makes_no_programs(scenario: Scenario) -> bool:
 def not_startable(search: Search) -> tuple[str, ...]:
     """The remark that a plan cannot be started, where no framework was asked for; none where it can, or nobody knows.
 
-    Which framework a stack of somebody's own stands for is not known. What it starts is looked for among the rows that
-    the search has seen, under their even split.
+    Which framework a stack of somebody's own stands for is not known, but none has other degrees by node group. What it
+    starts is looked for among the rows that the search has seen, under their even split.
     """
     objective, request, best = search.objective, search.resolved.request, search.taken
     framework = framework_of(objective.scenario.stack.name, adapters=request.adapters)
-    if objective.scenario.framework or framework is None:
+    if objective.scenario.framework:
         return ()
-    scenario = replace(objective.scenario, framework=framework)
-    rules = tuple(rule for rule in binding(scenario) if rule.kind == "framework")
-    broken = [rule for rule in rules if not passing(best.row, (rule,), scenario).all()]
-    if not broken or makes_no_programs(scenario):
+    if framework is None:
+        record = strategy_record(best.row, best.assignment, objective.question)
+        return (f"{BY_GROUP}; --format json has them by stage",) if record.by_group else ()
+    question = for_framework(objective.question, framework)
+    rules = tuple(rule for rule in binding(question) if rule.kind == "framework")
+    broken = _broken(best.row, rules, question)
+    if not broken or makes_no_programs(objective.scenario):
         return ()
-    of_the_job = [rule for rule in broken if rule.reads == ("tp",)]
-    lack = sentence((*of_the_job, *broken)[0], best.row.row(0), scenario)
-    other = "" if of_the_job else f"; {_startable(search, rules, scenario)}"
+    of_the_job = [lack for rule, lack in broken if rule.reads == ("tp",)]
+    lack = of_the_job[0] if of_the_job else broken[0][1]
+    other = "" if of_the_job else f"; {_startable(search, rules, question)}"
     return (f"{framework} cannot start this plan: {lack}{other}",)
+
+
+def _broken(row: Strategies, rules: Sequence[Rule], question: AnyScenario) -> list[tuple[Rule, str]]:
+    """The rules that a strategy breaks, N = 1, each in words with its numbers."""
+    if isinstance(question, Mixed):
+        assert isinstance(row, MixedStrategies)
+        words = {one.rule: one.example for one in broken_rules(row, question, rules)}
+        return [(rule, words[rule.name]) for rule in rules if rule.name in words]
+    lacks = [rule for rule in rules if not passing(row, (rule,), question).all()]
+    return [(rule, sentence(rule, row.row(0), question)) for rule in lacks]
 
 
 def beyond_framework(search: Search, budget: Budget) -> tuple[Advice, ...]:
@@ -213,20 +230,21 @@ def beyond_framework(search: Search, budget: Budget) -> tuple[Advice, ...]:
     framework = objective.scenario.framework
     if request.framework or not framework or not objective.by_time:
         return ()
-    free = objective.on(replace(objective.scenario, framework=""))
+    free = objective.on(for_framework(objective.question, ""))
     worth = (1.0 - WORTH_SHOWING) * free.compared(search.taken)
     try:
-        space = build_below(free, search.pins, worth * (1.0 + TOLERANCE), budget=budget)
+        near, space = _beyond(search, free, worth, budget)
     except OutOfTime:
         return ()
-    near, space = _beyond(space, search, free, worth)
     found = free.search(space, budget=budget, among=near, margin=1.0, confirm=False, below=worth)
     if found.best is None or not found.proved or (gain := 1.0 - free.value(found.best) / search.value) < WORTH_SHOWING:
         return ()
     best, rules = found.best, _framework_rules(objective.scenario, frozenset(search.pins))
-    lacks = [rule for rule in rules if not passing(best.row, (rule,), objective.scenario).all()]
-    lack = sentence(lacks[0], best.row.row(0), objective.scenario) if lacks else "it recomputes other layers by stage"
-    words = _words(strategy_record(best.row, best.assignment, free.scenario), search)
+    alike = [ALIKE] if isinstance(objective.question, Mixed) else []
+    lacks = _broken(best.row, [*alike, *rules], objective.question)
+    lack = lacks[0][1] if lacks else "it recomputes other layers by stage"
+    record = strategy_record(best.row, best.assignment, free.question)
+    words = degrees_in_words(best.row, free.question) if record.by_group else _words(record, search)
     text = f"{gain:.1%} faster, {words}, but {framework} cannot start it: {lack}"
     return (Advice(subject="--for any", text=text),)
 
@@ -235,11 +253,18 @@ def _framework_rules(scenario: Scenario, pinned: frozenset[str]) -> list[Rule]:
     return [rule for rule in active(scenario, pinned) if rule.kind == "framework"]
 
 
-def _beyond(space: Space, search: Search, free: Objective, worth: float) -> tuple[Ints, Space]:
+def _beyond(search: Search, free: Objective, worth: float, budget: Budget) -> tuple[Ints | None, Space]:
     """Cores of a lattice that may take less than so many seconds, and it without what the search's framework starts.
 
-    It may start what recomputes some layers, or cuts them into stages, in another way.
+    It may start what recomputes some layers, or cuts them into stages, in another way. Over several node groups the
+    whole lattice, whose rows are bounded as they are searched.
+
+    Raises:
+        OutOfTime: the budget was spent before it was laid out.
     """
+    if isinstance(free.question, Mixed):
+        return None, lay_out(free.question, search.pins, budget=budget)
+    space = build_below(free, search.pins, worth * (1.0 + TOLERANCE), budget=budget)
     scenario = search.objective.scenario
     likely = known_bound(space.cores, free.scenario) < worth
     near = np.flatnonzero(likely & search.kept(space.cores) if search.kept else likely)
@@ -252,10 +277,11 @@ def _beyond(space: Space, search: Search, free: Objective, worth: float) -> tupl
     return near, replace(space, allowed=allowed)
 
 
-def _startable(search: Search, rules: Sequence[Rule], scenario: Scenario) -> str:
-    """The fastest that the scenario's framework starts of the rows that were seen."""
+def _startable(search: Search, rules: Sequence[Rule], question: AnyScenario) -> str:
+    """The fastest that the question's framework starts of the rows seen, which by group have no even split."""
+    scenario = parts_of(question)[0]
     found: list[tuple[float, Strategies]] = []
-    for part in search.outcome.pool:
+    for part in () if isinstance(question, Mixed) else search.outcome.pool:
         able = part.take(part.fits & np.isfinite(part.even_split_seconds))
         able = able.take(passing(able.rows, rules, scenario)) if len(able.rows) else able
         if len(able.rows) and search.objective.by_time:

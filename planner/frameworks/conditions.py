@@ -6,7 +6,7 @@ strategy; a condition answers which of them a framework starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -134,14 +134,48 @@ def further_mechanisms(model: Model) -> dict[str, bool]:
     }
 
 
+def mechanisms(model: Model) -> frozenset[str]:
+    """What a model has beyond a dense decoder of Llama's kind, by name.
+
+    That is gated, rotated, with a root-mean-square norm before each half of a layer and no biases in its matrices.
+    """
+    other_biases = model.output_bias or model.ffn_bias or model.norm_bias or model.head_bias
+    has = {
+        "experts": model.moe is not None,
+        "latent attention": model.mla is not None,
+        "state-space layers": model.mamba is not None,
+        "layers by pattern": bool(model.layer_pattern),
+        "attention within a window": model.sliding_window is not None,
+        "factorised embedding": model.embedding_size is not None,
+        "prediction of further tokens": model.mtp_layers > 0,
+        "biases of queries, keys and values": model.qkv_bias,
+        "biases of other layers": other_biases,
+        "halves of a layer in parallel": model.parallel_block,
+        "localized filtering": model.localized_filtering,
+        "norm behind the embedding": model.embedding_norm,
+        f"norms of kind {model.norm}": model.norm != "rmsnorm",
+        "norms without weights": not model.norm_weight,
+        "other norms than before each half of a layer": model.num_norms != 2,
+        "norms of queries and keys": model.qk_norm != "none",
+        f"positions of kind {model.position}": model.position != "rotary",
+        "feed-forward layers without a gate": not model.gated_ffn,
+    }
+    return frozenset(name for name, there in (has | further_mechanisms(model)).items() if there)
+
+
 def plain(model: Model) -> bool:
-    """A dense decoder of Llama's kind: gated, root-mean-square norms, rotated, no biases in its matrices."""
-    other = any((model.moe, model.mla, model.mamba, model.sliding_window, model.embedding_size, model.mtp_layers))
-    biased = model.qkv_bias or model.output_bias or model.ffn_bias or model.norm_bias or model.head_bias
-    own = model.parallel_block or model.layer_pattern or model.localized_filtering or model.embedding_norm
-    own = own or any(further_mechanisms(model).values())
-    usual = (model.norm, model.position, model.qk_norm, model.num_norms) == ("rmsnorm", "rotary", "none", 2)
-    return usual and model.gated_ffn and model.norm_weight and not (other or biased or own)
+    """A dense decoder of Llama's kind."""
+    return not mechanisms(model)
+
+
+def lacking(has: Collection[str], whole: Collection[str]) -> Callable[[Model], list[str]]:
+    """What of a model a framework lacks that ``has`` some mechanisms, under SwiGLU, and some models as a ``whole``."""
+
+    def lacks(model: Model) -> list[str]:
+        other = {f"activation {model.activation}"} if model.gated_ffn and model.activation != "swiglu" else set()
+        return [] if model.name in whole else sorted((mechanisms(model) | other) - set(has))
+
+    return lacks
 
 
 _BEFORE_AMPERE: Final = ("Pascal", "Volta", "Turing")

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, not_made_by, usual
+from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, lacking, not_made_by, usual
 from planner.frameworks.vendors import NO_DEVICE, TPU
 from planner.rules.conditions import Columns, Mask
 
@@ -53,3 +53,15 @@ RULES: Final = (
     usual("paddle-offload", _DEGREES, "none", sentence="no offload {offload} with these arguments"),
     usual("paddle-optimizer", f"{_ARGUMENTS}: optim", "adam"),
 )  # fmt: skip
+
+model_lacks = lacking(
+    {"experts", "latent attention", "prediction of further tokens", "norms of queries and keys",
+     "biases of queries, keys and values"},
+    {"gpt-oss-20b", "gpt-oss-120b", "gemma3-1b", "gemma3-4b", "gemma3-12b", "gemma3-27b", "deepseek-v3.2",
+     "deepseek-v4-flash", "deepseek-v4-pro", "glm-5", "glm-5.2", "phi-3-mini", "qwen3-next-80b-a3b",
+     "qwen3.5-9b", "qwen3.5-27b", "qwen3.5-35b-a3b", "qwen3.5-122b-a10b", "qwen3.5-397b-a17b"},
+)  # fmt: skip
+"""What of a model no folder of ``paddleformers.transformers`` has: the code of its layers is the user's.
+
+There are Llama, Qwen 2 and 3, ERNIE 4.5, GLM 4, MiniMax M2, DeepSeek-V3 and Kimi K2, and those named.
+"""

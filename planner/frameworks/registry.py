@@ -34,7 +34,7 @@ class Framework:
         launches: stacks that a job is launched with by its files where no framework is asked for.
         own_code: what it starts only from a user's code that is written for it, which a search proposes where it is
             pinned.
-        model_lacks: what of a model its own options lack, which takes a user's code.
+        model_lacks: what of a model its own options or models lack, which takes a user's code.
     """
 
     stacks: tuple[str, ...]
@@ -98,7 +98,14 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
     "deepspeed": Framework(
         _DEEPSPEED, deepspeed.RULES, "whole", _PARTS, launches=_DEEPSPEED[:1], own_code=deepspeed.OWN_CODE
     ),
-    "torchtitan": Framework(("torchtitan",), torchtitan.RULES, "whole", _PARTS, launches=("torchtitan",)),
+    "torchtitan": Framework(
+        ("torchtitan",),
+        torchtitan.RULES,
+        "whole",
+        _PARTS,
+        launches=("torchtitan",),
+        model_lacks=torchtitan.model_lacks,
+    ),
     "accelerate": Framework(
         ("fsdp", "transformers", "torchtitan"),
         accelerate.RULES,
@@ -115,6 +122,7 @@ FRAMEWORKS: Final[Mapping[str, Framework]] = {
         _PARTS,
         wide_gradients=paddle.WIDE_GRADIENTS,
         launches=("paddle",),
+        model_lacks=paddle.model_lacks,
     ),
     "nanotron": Framework(
         ("nanotron",), nanotron.RULES, "whole", _PARTS, nanotron.stage_layers, launches=("nanotron",)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.names import Recompute
-from planner.frameworks.conditions import FSDP2, Facts, FrameworkRule, fact, not_made_by, usual
+from planner.frameworks.conditions import FSDP2, Facts, FrameworkRule, fact, lacking, not_made_by, usual
 from planner.frameworks.vendors import NO_TORCH, TPU
 from planner.rules.conditions import Columns, Mask, among
 
@@ -78,3 +78,13 @@ RULES: Final = (
         "torchtitan.components.quantization",
         fact(lambda x: x.precision in {"bf16", "fp32", "fp8-current", "fp8-rowwise", "mxfp8"}), until="0.2"),
 )  # fmt: skip
+
+model_lacks = lacking(
+    {"experts", "latent attention", "prediction of further tokens", "norms of queries and keys"},
+    {"gpt-oss-20b", "gpt-oss-120b",
+     "qwen3.5-9b", "qwen3.5-27b", "qwen3.5-35b-a3b", "qwen3.5-122b-a10b", "qwen3.5-397b-a17b"},
+)  # fmt: skip
+"""What of a model no folder of ``torchtitan.models`` has: the code of its layers is the user's.
+
+There are Llama 3, Qwen 3, DeepSeek-V3 and Kimi K2, whose layers take any sizes, and GPT-OSS and Qwen 3.5.
+"""

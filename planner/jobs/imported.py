@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Final, Literal
 
+from costmodels.stack.stack import stack as find_stack
+from costmodels.stack.stack import stack_names
 from planner.answer.text import plural
 from planner.errors import BadRequest
 from planner.jobs.options import Document
@@ -157,8 +159,9 @@ def complete(
     if copies:
         alone = copies == ranks and pins.get("zero_stage")  # states that a group of one rank has for itself
         pins |= {"zero_stage": 0} if alone else {"sharding_degree": ranks // copies}
-    elif ranks == 1 and pins.get("zero_stage") and "pins.zero_stage" not in asked and pins.get("offload") == "none":
-        pins["zero_stage"] = 0  # a rank alone shares its states with nobody
+    elif ranks == 1 and pins.get("zero_stage") and "pins.zero_stage" not in asked:
+        hosted = gpus == 1 and pins.get("offload") != "none" and _runs_zero_alone(fields.get("stack"))
+        pins["zero_stage"] = pins["zero_stage"] if hosted else 0  # a rank alone shares its states with nobody
     if not set(_BATCH) & set(asked):
         _settle_batch(fields, pins, ranks // cp, steps=steps, local=local)
     elif steps and "global_batch_size" not in fields and (micro := _one(pins.get("micro_batch_size", 1))):
@@ -166,6 +169,12 @@ def complete(
     if length and (tokens := length.tokens(*(_one(fields.get(name)) for name in ("global_batch_size", "seq_length")))):
         fields.setdefault("tokens", tokens)
     return fields, pins
+
+
+def _runs_zero_alone(stack: object) -> bool:
+    """Whether a stack of the catalogue has ZeRO on a single GPU, to offload states."""
+    name = str(stack).partition("@")[0]
+    return name in stack_names() and find_stack(name).offload.gradients_offloaded
 
 
 def _one(value: Any) -> int:

@@ -54,9 +54,8 @@ def launch(plan: Plan, strategy: Strategy) -> Launch:
     states, about_states = state_values(strategy, plan.request)
     own = _runs_on_core(plan)
     assumed, about_stack = stack_values(strategy, plan.request) if own else ({}, ())
-    # No framework's own rules are searched on several node groups.
-    searched = own and strategy_lacks(strategy, {}) and len({stage.group for stage in strategy.stages}) == 1
-    way = ("--for megatron-lm searches only what these arguments can say",) if searched else ()
+    lacking = own and strategy_lacks(strategy, {})
+    way = ("--for megatron-lm searches only what these arguments can say",) if lacking else ()
     changed = [path for path in plan.request.get("changes", ()) if path.startswith("stack.")]
     lost = ", ".join(path for path in changed if not (own and path in CARRIED))
     unsaid = (f"these settings of the stack are not in them: {lost}",) if lost else ()
@@ -100,8 +99,7 @@ def _check(plan: Plan) -> None:
 def own_refusal(plan: Plan) -> str | None:
     """Why the framework that the stack stands for cannot start the plan; None where it can, or nobody knows."""
     framework = framework_of(_family(plan), adapters=plan.request.get("adapters"))
-    one_group = plan.strategy is not None and len({stage.group for stage in plan.strategy.stages}) == 1
-    if framework is None or not one_group or not _is_whole(plan):
+    if framework is None or plan.strategy is None or plan.strategy.by_group or not _is_whole(plan):
         return None
     lack = next(broken(job_of(plan), framework), None)
     return f"{framework} cannot start this plan: {lack}" if lack else None

@@ -25,7 +25,7 @@ DEFAULT_TOKENS = 300_000_000_000
 UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (1, ""))
 ATTENTION = frozenset({"stack.attention_backend", "stack.kernels.blackwell_attention"})
 """Paths of a stack's kernels of attention."""
-FUSED = ("flash-2", "cudnn", "flash-1")
+FUSED = ("flash-2", "cudnn")
 OF_TRANSFORMERS = frozenset({"deepspeed", "fsdp"})
 """Stacks of models that take another attention where it is set (``attn_implementation``)."""
 UNCALIBRATED = "not calibrated"

@@ -182,8 +182,6 @@ def _mixed(request: PlanRequest, lead: Scenario, cluster: Cluster) -> Mixed | No
     if len(cluster.groups) == 1:
         return None
     names = ", ".join(group.name for group in cluster.groups)
-    if lead.framework:
-        raise BadRequest(f"framework {request.framework} takes one node group, not {names} together")
     if request.stability:
         raise BadRequest(f"stability is priced for one node group, not for {names} together; leave it out")
     if request.objective in ("memory", "goodput"):

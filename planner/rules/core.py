@@ -22,7 +22,7 @@ from planner.rules import conditions as when
 from planner.rules import near
 from planner.rules.rule import Rule, listed, words_of
 
-__all__ = ["GROUP_RULES", "RULES", "Rule", "sentence"]
+__all__ = ["ALIKE", "GROUP_RULES", "RULES", "Rule", "sentence"]
 
 RULES: tuple[Rule, ...] = (
     Rule("heads", "must", ("tp",),
@@ -312,6 +312,12 @@ GROUP_RULES: tuple[Rule, ...] = (
 They read a stage's ``ranks``, those of the ``widest`` stage, and ``batch_width``, the sequences of one micro-batch over
 all replicas, which every group deals out to its own.
 """
+
+ALIKE = Rule("group-alike", "framework", ("tp", "dp", "most_tp", "most_dp"),
+    "no node groups with other degrees, tp {tp} and dp {dp} on one and up to tp {most_tp} and dp {most_dp} elsewhere: "
+    "every stage has the same", "Megatron-Core parallel state",
+    lambda c, _x: (c["tp"] == c["most_tp"]) & (c["dp"] == c["most_dp"]))  # fmt: skip
+"""What every framework refuses over several node groups, beside the most tensor and data ranks of any of them."""
 
 
 def sentence(rule: Rule, row: Mapping[str, Any], scenario: Scenario, subject: str = "it") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from planner.request.budget import Budget
 from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.rules.divisors import around, divisors
+from planner.rules.rule import Rule
 from planner.search.given import Given, checked_layers, plain_strategy, refused_by, single_value, with_recomputed
 from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
@@ -162,13 +163,18 @@ def _dealt(micro: int, dp: Sequence[int]) -> tuple[int, ...]:
     return tuple(width // d for d in dp)
 
 
-def broken_rules(row: MixedStrategies, mixed: Mixed) -> tuple[Rejection, ...]:
-    """The rules that the strategy breaks on any of its groups; stages of different widths are priced all the same."""
+def broken_rules(row: MixedStrategies, mixed: Mixed, rules: Iterable[Rule] | None = None) -> tuple[Rejection, ...]:
+    """The rules that the strategy breaks on any of its groups, of the binding ones unless some are given.
+
+    Stages of different widths are priced all the same.
+    """
+    asked = binding(mixed) if rules is None else tuple(rules)
     found: dict[str, str] = {}
-    width = (row.micro_batch_size * row.dp).astype(np.int64)
+    shared = {"batch_width": (row.micro_batch_size * row.dp).astype(np.int64)}
+    shared |= {f"most_{axis}": np.max([getattr(one, axis) for one in row.groups], axis=0) for axis in ("tp", "dp")}
     for group, scenario in zip(row.groups, mixed.scenarios, strict=True):
-        columns = {name: getattr(group, name) for name in AXES} | {"batch_width": width}
+        columns = {name: getattr(group, name) for name in AXES} | shared
         alone = {"sharding"} if group.dp[0] * group.cp[0] == 1 else set()
-        rules = [rule for rule in binding(mixed) if rule.name not in {WIDTH, *alone, *found}]
-        found |= refused_by(rules, columns, scenario)
+        left = [rule for rule in asked if rule.name not in {WIDTH, *alone, *found}]
+        found |= refused_by(left, columns, scenario)
     return tuple(Rejection(rule=name, count=1, example=words) for name, words in found.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 import numpy as np
@@ -25,14 +25,20 @@ from costmodels.memory.host import host_fits
 from costmodels.memory.limits import memory_limit
 from costmodels.memory.rows import RowBytes, row_bytes
 from costmodels.names import Recompute
-from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, mixed_bytes, mixed_seconds
+from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, mixed_bytes, mixed_seconds, parts_of
 from costmodels.pricing import know
 from costmodels.scenario import Scenario
 from costmodels.step.traffic import share_steps
 from costmodels.strategy import Bools, Floats, Ints, Strategies
 from planner.space.lattice import Space
 from planner.stages.bounds import StageRows, stage_lower_bound
-from planner.stages.from_strategies import framework_split, mixed_stage_problems, problem_of, single_problem
+from planner.stages.from_strategies import (
+    framework_split,
+    mixed_stage_problems,
+    one_number,
+    problem_of,
+    single_problem,
+)
 from planner.stages.problem import StageProblem
 
 
@@ -75,7 +81,7 @@ class Priced:
     def problem(self, scenario: AnyScenario) -> StageProblem:
         """The stage problem of a single row."""
         if self.problems is not None:
-            return single_problem(self.problems)
+            return replace(single_problem(self.problems), alike=one_number(parts_of(scenario)[0]))
         assert isinstance(scenario, Scenario)
         return problem_of(self.rows, self.seconds, self.memory, scenario)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from costmodels.node_groups import AnyScenario, Mixed, parts_of
 from planner.errors import BadRequest
 from planner.frameworks.registry import FRAMEWORKS, usual_framework
 from planner.request.fields import GIVEN_SPLIT
@@ -29,13 +30,31 @@ def resolve_search(request: PlanRequest) -> Resolved:
     by = " by runs of yours" * (found.software.calibrated.memory_margin is not None)
     sure = f"{SURE:.0%} sure to fit{by}; --memory-margin 0 leaves none"
     said = [f"memory margin {100 * found.margin:.3g}% ({sure})"] if usual else []
-    scenario = found.scenario
-    if request.framework is None and not found.mixed and (framework := usual_framework(scenario)):
+    if request.framework is None and (framework := _usual_framework(found)):
         if grads := written_gradients(found.request, framework):
             found = resolve(request.model_copy(update={"main_grads": grads}), margin_of=margin_of)
             said = [*describe_gradients(grads, framework), *said]
-        scenario = replace(found.scenario, framework=framework)
+        groups = found.mixed and _on_groups(found.mixed, framework)
+        found = replace(found, scenario=replace(found.scenario, framework=framework), mixed=groups)
         said.append(f"a plan that {framework} starts (--for any allows others)")
+    scenario = found.scenario
     if scenario.framework and (lacks := ", ".join(FRAMEWORKS[scenario.framework].model_lacks(scenario.model))):
-        said.append(f"code of yours for what {scenario.framework}'s options lack of {scenario.model.name}: {lacks}")
-    return replace(found, request=request, scenario=scenario, defaults=(*found.defaults, *said))
+        said.append(f"code of yours for what {scenario.framework} lacks of {scenario.model.name}: {lacks}")
+    return replace(found, request=request, defaults=(*found.defaults, *said))
+
+
+def _usual_framework(found: Resolved) -> str:
+    """The framework that a plan is for where none is asked for: on several node groups, one that starts on each."""
+    names = {usual_framework(one) for one in parts_of(found.question)}
+    return names.pop() if len(names) == 1 else ""
+
+
+def for_framework(question: AnyScenario, framework: str) -> AnyScenario:
+    """The question with plans that a framework starts, on every node group; "" is any."""
+    if isinstance(question, Mixed):
+        return _on_groups(question, framework)
+    return replace(question, framework=framework)
+
+
+def _on_groups(mixed: Mixed, framework: str) -> Mixed:
+    return replace(mixed, scenarios=tuple(replace(one, framework=framework) for one in mixed.scenarios))

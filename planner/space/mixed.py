@@ -22,9 +22,9 @@ from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.pins import Pin
 from planner.rules.conditions import REPEATS
-from planner.rules.core import GROUP_RULES, Rule
+from planner.rules.core import Rule
 from planner.rules.divisors import around, divisors
-from planner.space.active_rules import active
+from planner.space.active_rules import active, of_groups
 from planner.space.lattice import (
     LARGEST_MICRO_BATCH,
     LAYER,
@@ -123,7 +123,7 @@ def build(
     table = _laid_out(mixed, pins, _rules(lead, pins, one_width=one_width), beyond)
     table.budget = budget
     candidates = len(table) * beyond
-    table.refuse({"tp", "cp", "dp", "pp", "ranks", "widest"})
+    table.refuse({"tp", "cp", "dp", "pp", "ranks", "widest", "most_tp", "most_dp"})
     table.expand("batch_width", widths)
     _deal_out(table, pins)
     early = [name for name in _SHARED if likely and name in LAYER]
@@ -140,7 +140,7 @@ def build(
 def _rules(lead: Scenario, pins: Mapping[str, Pin], *, one_width: bool) -> tuple[Rule, ...]:
     """The rules of groups first: what they refuse, no other rule needs to."""
     usual = active(lead, frozenset(pins))
-    return tuple(rule for rule in (*GROUP_RULES, *usual) if one_width or rule.name != WIDTH)
+    return tuple(rule for rule in (*of_groups(lead), *usual) if one_width or rule.name != WIDTH)
 
 
 def _laid_out(mixed: Mixed, pins: Mapping[str, Pin], rules: tuple[Rule, ...], beyond: int) -> Table:
@@ -158,9 +158,10 @@ def _laid_out(mixed: Mixed, pins: Mapping[str, Pin], rules: tuple[Rule, ...], be
         joined = [chosen(one, left) for one in joined]
         joined.append(chosen(other, right))
     shared = {"cp": joined[0]["cp"], "pp": np.sum([one["stages"] for one in joined], axis=0)}
-    widest = np.max([one["ranks"] for one in joined], axis=0)
+    most = {"widest": "ranks", "most_tp": "tp", "most_dp": "dp"}
+    shared |= {name: np.max([one[axis] for one in joined], axis=0) for name, axis in most.items()}
     split_apart = "tp" in pins and max(pins["tp"].each, default=1) > 1
-    table = Table(mixed.scenarios, rules, {**shared, "widest": widest}, beyond, joined, split_apart)
+    table = Table(mixed.scenarios, rules, shared, beyond, joined, split_apart)
     if "pp" in pins:
         kept = np.isin(shared["pp"], pins["pp"].restrict(np.unique(shared["pp"]).tolist()))
         if not kept.any():

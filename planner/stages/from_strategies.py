@@ -220,7 +220,7 @@ def mixed_stage_problems(rows: MixedStrategies, seconds: MixedSeconds, memory: M
         activation_bytes=wide * memory.activation,
         checkpoint_bytes=wide * memory.checkpoint,
         recompute=modes[rows.recompute],
-        uneven=mixed.lead.stack.supports.uneven_stages,
+        uneven=mixed.lead.stack.supports.uneven_stages or framework_split(mixed.lead) is not None,
         working_bytes=memory.working,
         fewest=fewest_layers(rows, mixed.lead) // wide,
     )

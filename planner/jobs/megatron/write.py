@@ -167,11 +167,11 @@ def _pattern(strategy: Strategy, pattern: str, mtp_layers: int) -> dict[str, Any
 def _experts(strategy: Strategy, dispatch: str) -> dict[str, Any]:
     """Left out, the expert tensor size is the tensor size, and the dispatcher gathers instead of exchanging."""
     ranks = {"ep": strategy.ep, "etp": strategy.etp}
-    if strategy.ep == 1:
-        return ranks
-    if dispatch in SENT_ONCE:
-        return {**ranks, "dispatch": "deepep", "flex_backend": dispatch}
-    return {**ranks, "dispatch": dispatch}
+    if dispatch not in SENT_ONCE:
+        return {**ranks, "dispatch": dispatch}
+    if strategy.ep * strategy.etp == 1:  # the flexible one asks for other ranks to send to
+        return {**ranks, "dispatch": "alltoall"}
+    return {**ranks, "dispatch": "deepep", "flex_backend": dispatch}
 
 
 def _pipeline(strategy: Strategy, mtp_layers: int) -> dict[str, Any]:

@@ -74,11 +74,13 @@ def _attention(model: Model) -> dict[str, Any]:
     plain = model.mla is None
     window = None if model.chunked_attention else model.sliding_window
     grouped = model.num_query_groups < model.num_heads and plain
+    # Of latent attention its own sizes count, but the heads have to divide the hidden size unless a width is given.
+    wide = model.head_dim * model.num_heads != model.hidden_size if plain else model.hidden_size % model.num_heads > 0
     return {
         "num_heads": model.num_heads,
         "group_query_attention": grouped,
         "num_query_groups": model.num_query_groups if grouped else None,
-        "head_dim": model.head_dim if plain and model.head_dim * model.num_heads != model.hidden_size else None,
+        "head_dim": model.head_dim if wide else None,
         "qk_norm": model.qk_norm != "none" or not plain,
         "sliding_window": None if window is None else f"{window - 1},0",
         "sliding_window_every": None if window is None else model.sliding_window_every or None,

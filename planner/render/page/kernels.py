@@ -26,6 +26,7 @@ _NAMES: Final = {
     "q_up": "queries from latent",
     "kv_down": "keys, values to latent",
     "kv_up": "keys, values from latent",
+    "memory-efficient": "attention (memory-efficient)",
     "flash-1": "attention (FlashAttention)",
     "flash-2": "attention (FlashAttention-2)",
     "flash-3": "attention (FlashAttention-3)",

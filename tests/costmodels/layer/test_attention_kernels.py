@@ -16,6 +16,7 @@ from costmodels.layer.attention import (
 from costmodels.layer.elementwise import stream_traffic
 from costmodels.layer.launches import launch_floor
 from costmodels.model.layer_kinds import DENSE, Kind
+from costmodels.stack.stack import stack as find_stack
 from costmodels.strategy import strategies
 from hardware.catalogue import accelerator
 from tests.each import each
@@ -316,3 +317,20 @@ def latent(name: str, stack, precision: str = "bf16"):
     model = with_latent_attention(toy_model(hidden_size=128 * 128, num_heads=128, seq_length=8192))
     scenario = toy_scenario(model=model, group=toy_group(device=accelerator(name)), stack=stack, precision=precision)
     return attention_core(strategies(micro_batch_size=2), scenario)
+
+
+@pytest.mark.parametrize(
+    ("stack", "device", "kernel"),
+    [
+        ("megatron-core", "v100-sxm2-32gb", "unfused"),
+        ("megatron-core", "t4", "unfused"),
+        ("torchtitan", "v100-sxm2-32gb", "unfused"),
+        ("fsdp", "v100-sxm2-32gb", "memory-efficient"),
+        ("deepspeed", "p100-pcie-16gb", "memory-efficient"),
+        ("fsdp", "a100-sxm-80gb", "flash-2"),
+    ],
+)
+def test_before_ampere_attention_is_pytorchs_memory_efficient_kernel_or_unfused(stack, device, kernel):
+    group = toy_group(device=accelerator(device))
+    asked = toy_scenario(stack=find_stack(stack).at("fp16"), group=group, precision="fp16")
+    assert asked.rates.attention_name == kernel

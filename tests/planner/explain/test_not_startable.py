@@ -11,6 +11,7 @@ from planner.analyses.what_if import what_if
 from planner.api.short import short_plan
 from planner.jobs.registry import export
 from planner.request.budget import Budget
+from planner.search.question import resolve_search
 
 
 def remarks(**asked):
@@ -89,14 +90,26 @@ def test_one_rank_runs_the_distributed_optimizer_for_what_only_it_offloads():
     assert plan(PlanRequest(model="llama3-8b", gpus=1, framework="megatron-lm", reasons=False)).fits
 
 
-def test_what_the_options_of_the_framework_lack_of_a_model_is_said_with_the_plan():
-    asked = {"gpus": 64, "reasons": False}
-    line = "code of yours for what megatron-lm's options lack of mpt-7b: positions of kind alibi"
-    assert line in plan(PlanRequest(model="mpt-7b", **asked)).defaults
-    assert not any("code of yours" in said for said in plan(PlanRequest(model="llama3-8b", **asked)).defaults)
-    assert not any(
-        "code of yours" in said for said in plan(PlanRequest(model="mpt-7b", stack="fsdp", **asked)).defaults
-    )
+@pytest.mark.parametrize(
+    ("stack", "model", "lacks"),
+    [
+        ("megatron-core", "mpt-7b", "positions of kind alibi"),
+        ("megatron-core", "llama3-8b", ""),
+        ("torchtitan", "nemotron-h-8b",
+         "feed-forward layers without a gate, layers by pattern, positions of kind none, state-space layers"),
+        ("torchtitan", "gemma-7b", "activation geglu"),
+        ("torchtitan", "gpt-oss-20b", ""),
+        ("torchtitan", "deepseek-v2-lite", ""),
+        ("paddle", "mpt-7b",
+         "feed-forward layers without a gate, norms of kind layernorm, positions of kind alibi"),
+        ("paddle", "qwen3-next-80b-a3b", ""),
+        ("fsdp", "mpt-7b", ""),
+    ],
+)  # fmt: skip
+def test_what_a_framework_lacks_of_a_model_is_said_with_the_plan(stack, model, lacks):
+    found = resolve_search(PlanRequest(model=model, gpus=64, stack=stack))
+    said = [line for line in found.defaults if "code of yours" in line]
+    assert said == ([f"code of yours for what {found.scenario.framework} lacks of {model}: {lacks}"] if lacks else [])
 
 
 def test_adapters_that_the_framework_of_the_stack_does_not_train_are_said():
@@ -104,14 +117,44 @@ def test_adapters_that_the_framework_of_the_stack_does_not_train_are_said():
     assert "nanotron cannot start this plan: it takes no adapters 16" in said
 
 
-def test_degrees_that_differ_between_node_groups_are_not_started():
-    asked = {"model": "gemma3-1b", "gpus": 128, "cluster": "a100-two-networks", "reasons": False}
-    found, alike = (plan(PlanRequest(**asked, **more)) for more in ({}, {"pins": {"tp": 1, "pp": 2, "dp": 64}}))
+GROUPS = {"model": "gemma3-1b", "gpus": 128, "cluster": "a100-two-networks"}
+
+
+def test_a_plan_over_several_node_groups_starts_and_what_does_not_stands_beside_it():
+    found, free = (plan(PlanRequest(**GROUPS, **more)) for more in ({}, {"framework": "any"}))
+    assert (found.startable, found.strategy.by_group) == (True, False)
+    assert export(found, "megatron-lm").files
+    assert (free.startable, free.strategy.by_group) == (False, True)
+    assert any(
+        "megatron-lm cannot start this plan: it takes no node groups with other" in said for said in free.warnings
+    )
+    gain = 1.0 - free.prediction.iteration_seconds / found.prediction.iteration_seconds
+    (said,) = (one.text for one in found.choices if one.subject == "--for any")
+    assert said.startswith(f"{gain:.1%} faster, 1 stage of infiniband with DP 64; 1 stage of ethernet with TP 4, DP 16")
+
+
+def test_degrees_that_differ_between_node_groups_are_started_by_no_framework_that_nobody_knows():
+    found = plan(PlanRequest(**GROUPS, stack="generic", reasons=False))
     assert found.strategy.by_group
     assert not found.startable
     assert any(said.startswith("launchers give every stage the same degrees") for said in found.warnings)
-    assert alike.startable
-    assert export(alike, "megatron-lm").files
+
+
+def test_a_framework_that_recomputes_alike_does_so_over_several_node_groups():
+    asked = {"model": "llama3-70b", "gpus": 128, "cluster": "a100-h100-mixed", "pins": {"tp": 2, "cp": 2, "pp": 8}}
+    found, free = (plan(PlanRequest(**asked, **more, reasons=False)) for more in ({}, {"framework": "any"}))
+    again = {stage.recompute_layers for stage in free.strategy.stages}
+    assert len(again) > 1
+    assert found.startable
+    assert len({stage.recompute_layers for stage in found.strategy.stages}) == 1
+    assert export(found, "megatron-lm").files
+
+
+@pytest.mark.parametrize("stack", ["nanotron", "torchtitan"])
+def test_other_frameworks_start_their_plans_over_several_node_groups(stack):
+    found = plan(PlanRequest(model="llama3-8b", gpus=128, cluster="a100-h100-mixed", stack=stack, reasons=False))
+    assert found.startable
+    assert export(found, stack).files
 
 
 def test_what_needs_a_users_own_code_is_planned_only_where_its_axis_is_pinned():

@@ -3,6 +3,8 @@
 import pytest
 
 from planner import PlanRequest, predict
+from planner import plan as ask
+from planner.analyses.read_job import read_job
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.imported import complete
 from planner.jobs.job import assumed_stack
@@ -107,3 +109,26 @@ def test_a_plan_that_was_written_is_read_back_as_the_same_plan(name, tmp_path, p
         assert states(found, name) == states(plan, name), label(plan)
     assert len(tried) >= count // 2
     assert len({plan.strategy.model_dump_json() for plan in tried}) > count // 3
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "gpt-oss-20b", "gpus": 1, "cluster": "azure-nd-h200-v5"},  # a GPU alone that offloads its optimizer
+        {
+            "model": "yuan2-51b",
+            "gpus": 8,
+            "cluster": "dgx-h100",
+            "seq_length": 1000,
+        },  # ranks without replicas, likewise
+        {"model": "olmoe-1b-7b", "gpus": 32, "pins": {"ep": 1}},  # experts that no rank is apart from
+    ],
+)
+def test_a_default_plan_for_megatron_is_read_back_with_its_price(asked, tmp_path):
+    found = ask(PlanRequest(**asked, reasons=False))
+    path = tmp_path / "megatron-args.sh"
+    path.write_text(export(found, "megatron-lm").files["megatron-args.sh"])
+    known = {name: found.request[name] for name in ("model", "cluster", "gpus")}
+    again = predict(read_job(path, **known).request)
+    assert again.strategy == found.strategy
+    assert again.prediction.iteration_seconds == pytest.approx(found.prediction.iteration_seconds, rel=1e-3)
