@@ -85,7 +85,6 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
     axes = _layer_axes(strategies, scenario)
     found = once_for(strategies, axes, lambda few: _passes_of_layers(few, scenario))
     stack, nothing, spread = scenario.stack, np.zeros(len(strategies)), strategies.vocabulary.astype(np.float64)
-    nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
     mean, embedding, head = found.mean, found.embedding, found.head
     passes = {"layer": mean.layer, "recompute": mean.recompute, "weight": mean.weight, "forward": found.forward}
     return RowSeconds.of_layers(
@@ -100,7 +99,7 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
         offload=nothing,
         overhead=nothing + _step_overhead(scenario),
         bubble=bubble_share(strategies, stack, **passes),
-        straggler=nothing + straggler_share(stack.calibrated.straggler, nodes),
+        straggler=nothing + stragglers(scenario),
         upkeep=nothing + 1.0,
         kinds=None if scenario.depth.uniform else ByKind(scenario.depth, found.kinds),
     )
@@ -221,6 +220,11 @@ def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> R
         optimizer=optimizer_seconds(strategies, scenario),
         offload=step_offload_seconds(strategies, scenario, layer),
     )
+
+
+def stragglers(scenario: Scenario) -> float:
+    """Share by which the slowest of all nodes stretches the pipeline, the one term that the number of nodes changes."""
+    return straggler_share(scenario.stack.calibrated.straggler, scenario.gpus / scenario.group.gpus_per_node)
 
 
 def _step_overhead(scenario: Scenario) -> float:

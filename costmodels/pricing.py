@@ -18,6 +18,7 @@ from costmodels.iteration import (
     row_seconds,
     sends_at,
     stage_extras,
+    stragglers,
 )
 from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.split import Assignment, even_stages
@@ -86,11 +87,15 @@ def know(one: Strategies, scenario: Scenario, seconds: RowSeconds, memory: RowBy
     return one
 
 
-def price_together(rows: Sequence[Strategies], scenario: Scenario) -> None:
-    """Have single strategies of one scenario ``know`` their terms, which cost little more than those of one of them."""
-    every = concatenate(list(rows))
-    seconds, memory = row_seconds(every, scenario), row_bytes(every, scenario)
-    for place, one in enumerate(rows):
+def price_together(pairs: Sequence[tuple[Strategies, Scenario]]) -> None:
+    """Have single strategies ``know`` their terms in their scenarios, which cost little more than those of one of them.
+
+    The scenarios are one ``of_any_size``, and count no interruptions.
+    """
+    every, alike = concatenate([one for one, _ in pairs]), pairs[0][1]
+    seconds = row_seconds(every, alike).changed(straggler=np.array([stragglers(scenario) for _, scenario in pairs]))
+    memory = row_bytes(every, alike)
+    for place, (one, scenario) in enumerate(pairs):
         at = np.array([place])
         know(one, scenario, seconds.take(at), memory.take(at))
 
