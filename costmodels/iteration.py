@@ -7,7 +7,7 @@ step. A stage's t_s is linear in its layers and recomputed layers; that is all t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -341,13 +341,13 @@ def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> R
     ``held`` and ``again`` are the stage's layers and recomputed layers by kind, shape (K,); ``hop`` its sends and
     receives, shape (1,).
     """
-    seconds = replace(seconds, send=hop)
+    seconds = seconds.changed(send=hop)
     if seconds.kinds is None:
         return seconds
     each, count = seconds.kinds.each, held.sum() or 1.0
     parts = ("layer_tp", "layer_cp", "layer_ep", "layer_launch", "selective", "layer_offload")
     mean: dict[str, Any] = {name: held @ each(name) / count for name in parts}
-    return replace(seconds, **mean, recompute=again @ each("recompute") / (again.sum() or 1.0))
+    return seconds.changed(**mean, recompute=again @ each("recompute") / (again.sum() or 1.0))
 
 
 def compose(strategies: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:

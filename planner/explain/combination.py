@@ -121,7 +121,7 @@ def _allowed(
     if layers is not None:
         found = [one for one in found if _go_with(layers, one[1], scenario)]
     if found:
-        price_together([(row, scenario) for _, row in found])
+        price_together([row for _, row in found], scenario)
     return found
 
 

@@ -11,13 +11,12 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from costmodels.pricing import price_together
 from hardware.errors import MeshwrightError
 from planner.processes import check_interrupt, map_in_processes
 from planner.request.defaults import fine_tune_stack
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.progress import Progress, Tell
-from planner.runs.case import Case, case_in, case_of, resolved_run
+from planner.runs.case import Case, case_in, case_of, price_together, resolved_run
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
 
@@ -138,7 +137,7 @@ def _with_prices(cases: Iterable[Case | str]) -> Iterator[Case | str]:
     """The cases; neighbours whose scenarios differ in their sizes alone are priced together."""
     for _, same in groupby(cases, key=lambda case: isinstance(case, Case) and case.scenario.of_any_size):
         alike = list(same)
-        if pairs := [(case.strategy, case.scenario) for case in alike if isinstance(case, Case)]:
+        if priced := [case for case in alike if isinstance(case, Case)]:
             with suppress(MeshwrightError, ValueError, ArithmeticError):  # the one that has it is priced once more
-                price_together(pairs)
+                price_together(priced)
         yield from alike

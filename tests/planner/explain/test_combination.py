@@ -82,7 +82,9 @@ def test_the_nearest_is_that_of_the_rules_asked_about_one_strategy_at_a_time(mod
 
 def test_many_combinations_are_priced_in_few_calls(monkeypatch):
     priced = []
-    monkeypatch.setattr(combination, "price_together", lambda pairs: priced.append(len(pairs)) or price_together(pairs))
+    monkeypatch.setattr(
+        combination, "price_together", lambda rows, scenario: priced.append(len(rows)) or price_together(rows, scenario)
+    )
     pins = {"tp": 3, "pp": 5, "vpp": 3, "micro_batch_size": 3}
     assert combination.nearest_given(resolve(PlanRequest(model="1t", gpus=64)).scenario, parse_pins(pins), None) is None
     assert len(priced) <= 8
