@@ -24,7 +24,7 @@ Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
-CHUNK: Final = 50
+CHUNK: Final = 100
 """Runs that a process takes at a time, which is some tenths of a second."""
 SIZES: Final = ("gpus", "global_batch_size", "tokens")
 """What is asked of a job that changes no price of a micro-batch."""
