@@ -7,7 +7,7 @@ step. A stage's t_s is linear in its layers and recomputed layers; that is all t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,7 +85,6 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
     axes = _layer_axes(strategies, scenario)
     found = once_for(strategies, axes, lambda few: _passes_of_layers(few, scenario))
     stack, nothing, spread = scenario.stack, np.zeros(len(strategies)), strategies.vocabulary.astype(np.float64)
-    nodes = max(scenario.gpus / scenario.group.gpus_per_node, 1.0)
     mean, embedding, head = found.mean, found.embedding, found.head
     passes = {"layer": mean.layer, "recompute": mean.recompute, "weight": mean.weight, "forward": found.forward}
     return RowSeconds.of_layers(
@@ -100,7 +99,7 @@ def core_seconds(strategies: Strategies, scenario: Scenario) -> RowSeconds:
         offload=nothing,
         overhead=nothing + _step_overhead(scenario),
         bubble=bubble_share(strategies, stack, **passes),
-        straggler=nothing + straggler_share(stack.calibrated.straggler, nodes),
+        straggler=nothing + stragglers(scenario),
         upkeep=nothing + 1.0,
         kinds=None if scenario.depth.uniform else ByKind(scenario.depth, found.kinds),
     )
@@ -223,6 +222,11 @@ def with_step(strategies: Strategies, scenario: Scenario, core: RowSeconds) -> R
     )
 
 
+def stragglers(scenario: Scenario) -> float:
+    """Share by which the slowest of all nodes stretches the pipeline, the one term that the number of nodes changes."""
+    return straggler_share(scenario.stack.calibrated.straggler, scenario.gpus / scenario.group.gpus_per_node)
+
+
 def _step_overhead(scenario: Scenario) -> float:
     """Seconds that an iteration costs the host besides its passes."""
     known = scenario.stack.calibrated
@@ -337,13 +341,13 @@ def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> R
     ``held`` and ``again`` are the stage's layers and recomputed layers by kind, shape (K,); ``hop`` its sends and
     receives, shape (1,).
     """
-    seconds = replace(seconds, send=hop)
+    seconds = seconds.changed(send=hop)
     if seconds.kinds is None:
         return seconds
     each, count = seconds.kinds.each, held.sum() or 1.0
     parts = ("layer_tp", "layer_cp", "layer_ep", "layer_launch", "selective", "layer_offload")
     mean: dict[str, Any] = {name: held @ each(name) / count for name in parts}
-    return replace(seconds, **mean, recompute=again @ each("recompute") / (again.sum() or 1.0))
+    return seconds.changed(**mean, recompute=again @ each("recompute") / (again.sum() or 1.0))
 
 
 def compose(strategies: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:

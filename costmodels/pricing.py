@@ -18,11 +18,12 @@ from costmodels.iteration import (
     row_seconds,
     sends_at,
     stage_extras,
+    stragglers,
 )
 from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.split import Assignment, even_stages
 from costmodels.layout.stage_contents import copies, joined, of_both_ways
-from costmodels.memory.footprint import Footprint, footprint
+from costmodels.memory.footprint import Footprint, footprint, footprints
 from costmodels.memory.host import host_fits
 from costmodels.memory.limits import device_limit
 from costmodels.memory.rows import RowBytes, row_bytes
@@ -95,6 +96,22 @@ def price_together(rows: Sequence[Strategies], scenario: Scenario) -> None:
         know(one, scenario, seconds.take(at), memory.take(at))
 
 
+def prices_together(cases: Sequence[tuple[Strategies, Scenario, Assignment]]) -> list[Price]:
+    """``price_strategy`` of single strategies, which costs little more than that of one of them.
+
+    Their scenarios are one ``of_any_size``, and count no interruptions.
+    """
+    rows, scenarios, splits = zip(*cases, strict=True)
+    every, alike = concatenate(list(rows)), scenarios[0]
+    seconds = row_seconds(every, alike).changed(straggler=np.array(list(map(stragglers, scenarios))))
+    memory = row_bytes(every, alike)
+    found = zip(rows, splits, footprints(every, memory, alike, splits), strict=True)
+    return [
+        _price(one, seconds.take(at := np.array([place])), memory.take(at), alike, split, peak)
+        for place, (one, split, peak) in enumerate(found)
+    ]
+
+
 def _once(
     one: Strategies, scenario: Scenario, terms: Callable[[Strategies, Scenario], Terms], given: Terms | None = None
 ) -> Terms:
@@ -117,6 +134,17 @@ def price_of_terms(
     strategy: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, assignment: Assignment
 ) -> Price:
     """The ``Price`` of one strategy whose terms are known, for many assignments of it."""
+    return _price(strategy, seconds, memory, scenario, assignment, _footprint(strategy, memory, scenario, assignment))
+
+
+def _price(
+    strategy: Strategies,
+    seconds: RowSeconds,
+    memory: RowBytes,
+    scenario: Scenario,
+    assignment: Assignment,
+    peak: Footprint,
+) -> Price:
     stages = stage_seconds(strategy, seconds, assignment)
     slow = int(np.argmax(stages))
     passed, again = stage_layers(strategy, scenario.depth, assignment.layers, assignment.recomputed)
@@ -132,7 +160,7 @@ def price_of_terms(
         iteration=float(compose(strategy, seconds, stages[slow : slow + 1], np.array([stages.sum()]))[0]),
         stage_seconds=stages,
         breakdown=terms.row(0),
-        footprint=_footprint(strategy, memory, scenario, assignment),
+        footprint=peak,
         seconds=seconds,
         memory=memory,
     )

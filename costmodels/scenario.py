@@ -177,6 +177,11 @@ class Scenario:
         """Tokens per iteration."""
         return float(self.seq_length) * self.global_batch_size * self.task.sequences
 
+    @cached_property
+    def of_any_size(self) -> Scenario:
+        """The scenario without its GPUs and its batch, which strategies know: all but stragglers costs the same."""
+        return replace(self, group=self.group.model_copy(update={"nodes": None}), gpus=1, global_batch_size=1)
+
     def with_sizes_of(self, variant: int) -> Scenario:
         """The scenario whose layers all have the sizes of the model's variant of that number."""
         if not variant:

@@ -38,8 +38,8 @@ def near_ranks(cp: Ints, tp: Ints, scenario: Scenario) -> Ints:
 
     As many as the innermost domain holds and as divide a tensor rank's heads, and its keys and values.
     """
-    model, domain = scenario.model, scenario.group.tiers[0].domain or scenario.gpus
-    fits = np.gcd(cp, np.maximum(domain // tp, 1))
+    model, domain = scenario.model, scenario.group.tiers[0].domain
+    fits = np.gcd(cp, np.maximum(domain // tp, 1)) if domain else cp
     heads = np.gcd(fits, np.maximum(model.num_heads // tp, 1))
     if scenario.stack.exchange.repeats_key_values:
         return heads

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.layout.layers_by_kind import stage_layers
 from costmodels.layout.parameters_per_rank import kind_expert_parameters
+from costmodels.layout.split import Assignment
 from costmodels.layout.stage_contents import copies, ends, in_flight, of_both_ways
 from costmodels.memory.allocator import (
     embedding_gradient_bytes,
@@ -75,28 +78,54 @@ def footprint(
     strategies: Strategies, memory: RowBytes, scenario: Scenario, *, row: int, layers: Ints, recomputed: Ints
 ) -> Footprint:
     """The memory of every stage of one of the strategies under a given split, arrays (pp,)."""
-    pp = len(layers)
-    every = np.full(pp, row)
+    one = np.array([row])
+    (found,) = footprints(strategies.take(one), memory.take(one), scenario, [Assignment(layers, recomputed)])
+    return found
+
+
+def footprints(
+    strategies: Strategies, memory: RowBytes, scenario: Scenario, splits: Sequence[Assignment]
+) -> list[Footprint]:
+    """The memory of every stage of N strategies, each under its own split, which costs little more than one's."""
+    counts = [len(split.layers) for split in splits]
+    every, stages = np.repeat(np.arange(len(splits)), counts), np.concatenate([np.arange(pp) for pp in counts])
     by_stage, at = strategies.take(every), memory.take(every)  # the same strategy for every stage
-    twice, (first, last) = float(copies(by_stage)[0]), ends(by_stage, np.arange(pp))
-    parameters, experts, stored, again = _stage_sums(by_stage, at, scenario, layers=layers, recomputed=recomputed)
+    sums = _stage_sums(strategies, memory, at, scenario, splits)
+    layers = np.concatenate([split.layers for split in splits])
+    found = _peaks(by_stage, at, scenario, stages=stages, layers=layers, sums=sums)
+    columns, ends = [getattr(found, field.name) for field in fields(Footprint)], accumulate(counts)
+    return [Footprint(*(column[end - pp : end] for column in columns)) for pp, end in zip(counts, ends, strict=True)]
+
+
+def _peaks(
+    by_stage: Strategies,
+    at: RowBytes,
+    scenario: Scenario,
+    *,
+    stages: Ints,
+    layers: Ints,
+    sums: tuple[Floats, Floats, Floats, Floats],
+) -> Footprint:
+    """The memory of M stages that hold so many ``layers``, with the ``_stage_sums`` of these."""
+    twice, (first, last) = copies(by_stage), ends(by_stage, stages)
+    parameters, experts, stored, again = sums
     outer = first * at.embedding_parameters, last * at.head_parameters
     params = twice * parameters + outer[0] + outer[1]
     model, mtp = scenario.model, mtp_kind(scenario.model)
     experts = twice * experts + last * mtp_sets(model) * kind_expert_parameters(by_stage, scenario, mtp)
-    kept, moment = _activations(by_stage, at, scenario, stored=stored, again=again)
+    kept, moment = _activations(by_stage, at, scenario, stages=stages, stored=stored, again=again)
     weights = params * at.state.weights + experts * at.expert_state.weights + (at.everywhere - at.passing)
     weights = weights + (outer[0] + outer[1]) * at.end_weights_extra
     gradients = params * at.state.gradients + experts * at.expert_state.gradients
     optimizer = params * at.state.optimizer + experts * at.expert_state.optimizer
     optimizer = optimizer + (outer[0] + outer[1]) * at.end_optimizer_extra
     activations, logits = kept + moment, last * at.logits
-    reserved = np.full(pp, scenario.stack.allocator.reserved)
-    reclaimable = _reclaimable(by_stage, at, scenario, layers=layers, parameters=params + experts, outer=outer)
+    reserved = np.full(len(stages), scenario.stack.allocator.reserved)
+    reclaimable = _reclaimable(by_stage, at, scenario, stages, layers=layers, parameters=params + experts, outer=outer)
     gone = kept + logits - (again > 0) * last * at.logits_released
     late = late_bytes(by_stage, scenario, kept=gone, parameters=params + experts, gradients=gradients)
-    if strategies.recompute[row] == Recompute.PARTIAL:
-        late = np.minimum(late, late_gradients(by_stage, scenario))
+    if (partly := by_stage.recompute == Recompute.PARTIAL).any():
+        late = np.where(partly, np.minimum(late, late_gradients(by_stage, scenario)), late)
     slack = slack_of(by_stage, scenario) * (weights + gradients + optimizer + activations + logits - late)
     found = Footprint(weights, gradients, optimizer, activations, logits, slack, reserved, reclaimable, late)
     listed = gather_list_bytes(by_stage, scenario, parameters=params + experts, optimizer=optimizer, last=last)
@@ -106,13 +135,12 @@ def footprint(
 
 
 def _activations(
-    by_stage: Strategies, at: RowBytes, scenario: Scenario, *, stored: Floats, again: Floats
+    by_stage: Strategies, at: RowBytes, scenario: Scenario, *, stages: Ints, stored: Floats, again: Floats
 ) -> tuple[Floats, Floats]:
-    """What forward passes in flight keep on every stage, and what lives for a moment, each (pp,).
+    """What forward passes in flight keep on every stage, and what lives for a moment, each (M,).
 
     ``stored`` is what a micro-batch leaves on the stage, ``again`` how many of its layers are recomputed.
     """
-    stages = np.arange(len(by_stage))
     held, (first, last) = in_flight(by_stage, stages) + at.queued, ends(by_stage, stages)
     kept = held * (stored + again * at.checkpoint + first * at.embedding_activation / copies(by_stage))
     kept = kept + last * mtp_bytes(by_stage, scenario, 0.0)
@@ -123,16 +151,17 @@ def _reclaimable(
     by_stage: Strategies,
     at: RowBytes,
     scenario: Scenario,
+    stages: Ints,
     *,
     layers: Ints,
     parameters: Floats,
     outer: tuple[Floats, Floats],
 ) -> Floats:
-    """What the allocator has reserved beyond the peak on every stage, (pp,), but for lists of the whole stage's states.
+    """What the allocator has reserved beyond the peak on every stage, (M,), but for lists of the whole stage's states.
 
     ``parameters`` are all of a stage, ``outer`` those of its embedding and of its head.
     """
-    first, last = ends(by_stage, np.arange(len(by_stage)))
+    first, last = ends(by_stage, stages)
     largest = np.maximum(largest_matrix(by_stage, scenario), np.maximum(*outer))
     scattered = first * (by_stage.vocabulary == 0) * embedding_gradient_bytes(by_stage, scenario)
     flat = gradient_copy_bytes(by_stage, scenario, parameters, largest=largest, scattered=scattered)
@@ -144,17 +173,25 @@ def _reclaimable(
 
 
 def _stage_sums(
-    by_stage: Strategies, at: RowBytes, scenario: Scenario, *, layers: Ints, recomputed: Ints
+    strategies: Strategies, memory: RowBytes, at: RowBytes, scenario: Scenario, splits: Sequence[Assignment]
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Of each stage's layers that a micro-batch passes, (pp,).
+    """Of the layers that a micro-batch passes on every stage of the strategies, (M,).
 
     Parameters, parameters of experts, stored activations of the micro-batch, and how many are recomputed.
     """
-    if at.kinds is None:
-        passed, again = (of_both_ways(held, float(copies(by_stage)[0])) for held in (layers, recomputed))
+    if memory.kinds is None:
+        both = [(split.layers, split.recomputed) for split in splits]
+        passed, again = (
+            np.concatenate([of_both_ways(held, twice) for held, twice in zip(part, copies(strategies), strict=True)])
+            for part in zip(*both, strict=True)
+        )
         return passed * at.layer_parameters, passed * at.expert_parameters, (passed - again) * at.stored, again
-    held, repeated = stage_layers(by_stage, scenario.depth, layers, recomputed)
-    parameters, experts, stored = (
-        at.kinds.each(name)[:, 0] for name in ("layer_parameters", "expert_parameters", "stored")
-    )
-    return held @ parameters, held @ experts, (held - repeated) @ stored, repeated.sum(axis=1)
+    each = [memory.kinds.each(name) for name in ("layer_parameters", "expert_parameters", "stored")]
+    sums = []
+    for row, split in enumerate(splits):
+        one = strategies.take(np.array([row]))
+        held, repeated = stage_layers(one, scenario.depth, split.layers, split.recomputed)
+        parameters, experts, stored = (part[:, row] for part in each)
+        sums.append((held @ parameters, held @ experts, (held - repeated) @ stored, repeated.sum(axis=1)))
+    parameters, experts, stored, again = map(np.concatenate, zip(*sums, strict=True))
+    return parameters, experts, stored, again

@@ -7,6 +7,7 @@ what it reads. Its name, sentence and source stand in ``planner.rules.core``, as
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,9 +42,12 @@ REPEATS = 0
 
 def among(c: Columns, axis: str, names: Iterable[str]) -> Mask:
     """Whether the value of an axis is one of these names."""
-    wanted = np.zeros(len(VALUE_NAMES[axis]), dtype=bool)
-    wanted[[VALUE_NAMES[axis].index(name) for name in names]] = True
-    return np.asarray(wanted[c[axis]])
+    return np.asarray(_wanted(axis, tuple(names))[c[axis]])
+
+
+@cache
+def _wanted(axis: str, names: tuple[str, ...]) -> Mask:
+    return np.array([name in names for name in VALUE_NAMES[axis]])
 
 
 def micro_batches(c: Columns, global_batch_size: int) -> Ints:
@@ -113,6 +117,11 @@ def context_mixes(c: Columns, x: Scenario) -> Mask:
 def context_windows(c: Columns, x: Scenario) -> Mask:
     rings = (c["cp_kind"] == RING) | (c["cp_kind"] == BOTH)
     return (c["cp"] == 1) | ~rings | (x.model.sliding_window is None)
+
+
+def has_stage(c: Columns, x: Scenario) -> Mask:
+    stages = range(SHARDED_PARAMETERS + 1)
+    return np.asarray(np.array([stage in x.stack.supports.zero_stages for stage in stages])[c["zero_stage"]])
 
 
 def shards(c: Columns, x: Scenario) -> Mask:

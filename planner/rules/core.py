@@ -219,7 +219,7 @@ RULES: tuple[Rule, ...] = (
          near=near.shards),
     Rule("stack-zero", "stack", ("zero_stage",),
          "stack {stack} has no ZeRO stage {zero_stage}; it has {stack_zero}", "the stack",
-         lambda c, x: np.isin(c["zero_stage"], x.stack.supports.zero_stages)),
+         when.has_stage),
     Rule("zero-pipeline", "must", ("zero_stage", "pp", "schedule"),
          "ZeRO stage {zero_stage} shards gradients after every micro-batch, which does not work with pp "
          "{pp} under {schedule}; ZeRO stage 1 does, and schedule breadth-first",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -12,13 +11,12 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from costmodels.pricing import price_together
 from hardware.errors import MeshwrightError
 from planner.processes import check_interrupt, map_in_processes
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.fine_tune import fine_tune_stack
 from planner.request.progress import Progress, Tell
-from planner.runs.case import Case, case_in, case_of, resolved_run
+from planner.runs.case import Case, case_in, case_of, price_together, resolved_run
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
 
@@ -26,8 +24,10 @@ Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
-CHUNK: Final = 50
+CHUNK: Final = 100
 """Runs that a process takes at a time, which is some tenths of a second."""
+SIZES: Final = ("gpus", "global_batch_size", "tokens")
+"""What is asked of a job that changes no price of a micro-batch."""
 FEWEST: Final = 500
 """Runs from which on further processes, which first have to start, end earlier than one."""
 
@@ -85,9 +85,12 @@ def map_cases(
 ) -> list[Result]:
     """What ``function`` makes of every run and its ``case_or_reason``, in order, as of `map_in_processes`.
 
-    Runs of one job go to one process, whatever lies between them: their prices have most in common.
+    Runs of one job go to one process, whatever lies between them, as do jobs that differ in their sizes alone: their
+    prices have most in common.
     """
-    order = list(chain(*grouped(range(len(runs)), lambda place: _job(runs[place])).values()))
+    jobs = grouped(range(len(runs)), lambda place: _job(runs[place]))
+    alike = grouped(jobs, lambda job: tuple(said for said in job if said[0] not in SIZES))
+    order = [place for some in alike.values() for job in some for place in jobs[job]]
     chunks = [[runs[place] for place in order[first : first + CHUNK]] for first in range(0, len(order), CHUNK)]
     several = len(runs) >= FEWEST
     found = map_in_processes(
@@ -100,17 +103,17 @@ def map_cases(
     return [by_place[place] for place in range(len(runs))]
 
 
-def _job(run: Run) -> Hashable:
+def _job(run: Run) -> tuple[tuple[str, Hashable], ...]:
     """What is asked of a run but for its strategy, and the stack that follows from it where none is named.
 
     Of records, which equal tables share, it has the identity. What cannot be priced has its reason in place of a job.
     """
     if (asked := run.request) is None:
-        return run.unpriced
+        return (("unpriced", run.unpriced),)
     names = asked.model_fields_set.difference(GIVEN_SPLIT, ("pins",))
     said = ((name, getattr(asked, name)) for name in sorted(names))
     job = ((name, id(value) if isinstance(value, BaseModel) else repr(value)) for name, value in said)
-    return (fine_tune_stack(asked), *job)
+    return (("usual stack", fine_tune_stack(asked)), *job)
 
 
 def _of_chunk(
@@ -131,12 +134,10 @@ def _cases(runs: Iterable[Run], parts: Mapping[str, Any]) -> Iterator[Case | str
 
 
 def _with_prices(cases: Iterable[Case | str]) -> Iterator[Case | str]:
-    """The cases; neighbours of one scenario share it, and are priced together."""
-    for scenario, same in groupby(cases, key=lambda case: isinstance(case, Case) and case.scenario):
-        if not scenario:
-            yield from same
-            continue
-        alike = [replace(case, scenario=scenario) for case in same if isinstance(case, Case)]
-        with suppress(MeshwrightError, ValueError, ArithmeticError):  # the one that has it is priced once more
-            price_together([case.strategy for case in alike], scenario)
+    """The cases; neighbours whose scenarios differ in their sizes alone are priced together."""
+    for _, same in groupby(cases, key=lambda case: isinstance(case, Case) and case.scenario.of_any_size):
+        alike = list(same)
+        if priced := [case for case in alike if isinstance(case, Case)]:
+            with suppress(MeshwrightError, ValueError, ArithmeticError):  # the one that has it is priced once more
+                price_together(priced)
         yield from alike

@@ -138,15 +138,11 @@ def apart(mine: Traits, others: Traits) -> dict[str, Floats]:
 def _parts(mine: Traits, others: Traits) -> Iterator[tuple[str, Floats]]:
     for key, weight in NAMES.items():
         if key in mine.names:
-            yield key, weight * _unlike(mine.names[key], *others.codes[key])
+            known, code = others.codes[key]
+            yield key, (weight * (mine.names[key][:, None] != known)).take(code, axis=1)
     for key, weight in {**SIZES, **SWITCHES}.items():
         if key in mine.sizes:
             yield key, weight * abs(mine.sizes[key][:, None] - others.sizes[key])
-
-
-def _unlike(mine: NDArray[np.str_], known: NDArray[np.str_], code: NDArray[np.int64]) -> Floats:
-    differs: Floats = (mine[:, None] != known).astype(np.float64)
-    return differs[:, code]
 
 
 def distance(mine: Traits, others: Traits) -> Floats:
