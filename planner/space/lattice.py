@@ -70,6 +70,14 @@ class Space:
         """The given cores alone."""
         return replace(self, cores=self.cores.take(cores), layout=self.layout[cores], allowed=self.allowed[cores])
 
+    def same(self, other: Space) -> bool:
+        """Whether both have the same strategies in the same order, whatever rules and pins left them."""
+        if self.allowed.shape != other.allowed.shape or self.outline is not None or other.outline is not None:
+            return False
+        mine, its = ((one.allowed, one.layout, one.degree, one.zero_stage) for one in (self, other))
+        columns = ((getattr(self.cores, name), getattr(other.cores, name)) for name in AXES)
+        return all(np.array_equal(one, another) for one, another in (*zip(mine, its, strict=True), *columns))
+
     def rows(self, core: Ints, option: Ints) -> Strategies:
         """The strategies of (core, option) pairs, arrays of equal length."""
         taken, degree = self.cores.take(core), self.degree[self.layout[core], option]
