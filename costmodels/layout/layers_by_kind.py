@@ -17,7 +17,7 @@ from costmodels.arrays import distinct_values
 from costmodels.layout.split import even_layers, even_stages, places_of, usual_ends
 from costmodels.layout.stage_contents import copies, folded, of_both_ways
 from costmodels.model.layer_kinds import Depth
-from costmodels.strategy import Floats, Ints, Strategies
+from costmodels.strategy import Floats, Ints, Strategies, narrow
 
 
 class Part(Protocol):
@@ -116,13 +116,18 @@ def stage_layers(strategy: Strategies, depth: Depth, layers: Ints, recomputed: I
 
 def heaviest_at_least(strategies: Strategies, depth: Depth, each: Floats) -> Floats:
     """Least that a stage with the most slices can sum to, (K, N) to (N,): some stage of any split has so many."""
-    some, place = strategies.distinct("pp", "vpp", "schedule")
-    order = np.argsort(place, kind="stable")
-    ends = np.bincount(place, minlength=len(some)).cumsum()
+    some, parts = strategies.once("by stages", lambda: _by_stages(strategies))
     found = np.empty(len(strategies))
-    for way, part in zip(range(len(some)), np.split(order, ends[:-1]), strict=False):
-        found[part] = (_windows(some.take(np.array([way])), depth) @ each[:, part]).min(axis=0)
+    for way, part in enumerate(parts):
+        found[part] = (_windows(some.take(np.array([way])), depth) @ each.take(part, axis=1)).min(axis=0)
     return found
+
+
+def _by_stages(strategies: Strategies) -> tuple[Strategies, list[Ints]]:
+    """The distinct stages and slices, one strategy each, and the strategies that have each."""
+    some, place = strategies.distinct("pp", "vpp", "schedule")
+    order = np.argsort(narrow(place), kind="stable")  # in linear time as it is narrow
+    return some, np.split(order, np.bincount(place, minlength=len(some)).cumsum()[:-1])
 
 
 def _windows(strategy: Strategies, depth: Depth) -> Floats:

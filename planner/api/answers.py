@@ -41,7 +41,7 @@ from planner.search.best_first import Outcome
 from planner.search.choice import CLOSE, NEARLY_FULL, Choice, better_validated
 from planner.search.given import Given, drawn_chunks, given_strategy
 from planner.search.given_by_group import given_on_groups
-from planner.search.memory_savers import answered_instead, note_savers
+from planner.search.memory_savers import Instead, answered_instead, note_savers
 from planner.search.objective import Search, search_question
 from planner.search.question import resolve_search
 from planner.search.within_measured import prefer_measured
@@ -83,19 +83,21 @@ def best_plan(
     *,
     reasons: bool = True,
     pins: Mapping[str, Pin] | None = None,
-    moved: bool = False,
+    there: Instead | None = None,
 ) -> Plan:
     """The best strategy with its reasons; where nothing fits as asked, with what saves memory at a price.
 
     ``pins`` are the request's, unless they are given as they were read, one value for each node group; what refuses
-    those is then looked for among stages of any widths. A request that was ``moved`` has all that saves memory already.
+    those is then looked for among stages of any widths. A request that is answered in place of another, ``there``, has
+    all that saves memory already.
 
     Raises:
         BadRequest: pinned degrees that cannot make up the GPUs.
         OutOfTime: the search was stopped before it found a plan.
     """
     try:
-        search = search_question(resolved, budget, pins, any_width=bool(pins))
+        known = there.searched if there else None
+        search = search_question(resolved, budget, pins, any_width=bool(pins), known=known)
     except UnfilledPins as error:
         if resolved.mixed:
             raise
@@ -103,10 +105,10 @@ def best_plan(
         changed = nearest_searched(resolved.scenario, asked, budget.part(NEAREST))
         raise contradiction(error, asked, changed) from None
     _check_found(search.outcome, budget)
-    there = None if moved else answered_instead(resolved.request, resolved, search.space, search.outcome, budget)
-    if there:
-        found = best_plan(resolve_search(there.request), budget, reasons=reasons, moved=True)
-        return note_savers(found, resolved.request, there)
+    moved = None if there else answered_instead(resolved.request, resolved, search.space, search.outcome, budget)
+    if moved:
+        found = best_plan(resolve_search(moved.request), budget, reasons=reasons, there=moved)
+        return note_savers(found, resolved.request, moved)
     if search.outcome.best is not None:
         return found_plan(prefer_measured(search, budget), budget, reasons=reasons)
     near = nearest_request(resolved, budget, short=search.outcome.memory_refused > 0)

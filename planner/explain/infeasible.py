@@ -24,7 +24,8 @@ from planner.request.resolve import Resolved
 from planner.rules.rule import Rule
 from planner.search.best_first import Outcome
 from planner.space.active_rules import binding
-from planner.space.lattice import MESH_AXES, SHARDING, Space, axes_of, build, layouts, sharding_degrees
+from planner.space.lattice import MESH_AXES, Space, axes_of, build, layouts
+from planner.space.sharding import SHARDING, sharding_degrees
 from planner.space.table import Refusal
 
 LAID_OUT = frozenset({"tp", "cp", "pp", "dp", "ranks", "widest", "most_tp", "most_dp"})

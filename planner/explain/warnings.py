@@ -44,8 +44,9 @@ from planner.search.objective import Objective, Search, build_below
 from planner.search.question import for_framework
 from planner.search.split import TOLERANCE
 from planner.space.active_rules import active, binding, passing
-from planner.space.lattice import SHARDING, Space
+from planner.space.lattice import Space
 from planner.space.mixed import MixedSpace, lay_out
+from planner.space.sharding import SHARDING
 from planner.trust.memory import fit_probability
 
 MOST_NAMED = 3

@@ -29,7 +29,7 @@ from planner.search.best_first import MARGIN, Outcome, search
 from planner.search.core_bounds import known_bound, with_memory
 from planner.search.fitting import may_fit
 from planner.search.least_memory import ROUNDING, search_least_memory
-from planner.search.objective import Objective, build_below, objective_of
+from planner.search.objective import Objective, Searched, build_below, objective_of
 from planner.search.question import resolve_search
 from planner.search.split import Incumbent
 from planner.space.lattice import Space
@@ -74,6 +74,8 @@ class Instead(NamedTuple):
     request: PlanRequest
     without: float = math.inf
     """Seconds of an iteration of the best as asked; infinite where nothing fits."""
+    searched: Searched | None = None
+    """What was searched to find it, with all that saves memory, where that was the whole lattice."""
 
 
 def answered_instead(
@@ -94,7 +96,7 @@ def answered_instead(
     found = with_savers(request, resolved, some) if outcome.proved else None
     if found is None and outcome.proved and budget.timed and some.spent():
         raise OutOfTime(f"nothing fits as asked, and what saves memory was not all looked at {budget.enough}")
-    return Instead(found) if found else None
+    return found
 
 
 def _far_faster(
@@ -142,7 +144,7 @@ def saved_below(cores: Strategies, scenario: Scenario, free: Mapping[str, Pin], 
     return near[np.any([may_fit(one, scenario) for one in away], axis=0)]
 
 
-def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> PlanRequest | None:
+def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> Instead | None:
     """The request with what lets it fit; nothing fits without it.
 
     Whatever saves memory is weighed together, and the fastest is taken: more memory never makes it slower. Where all of
@@ -151,14 +153,15 @@ def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> Pla
     code of the user's.
     """
     for asked in _wider(request, resolved):
-        best = _freest(resolve_search(asked), budget) if asked is not request or _savers(resolved) else None
-        if best is None:
+        found = _freest(resolve_search(asked), budget) if asked is not request or _savers(resolved) else None
+        if found is None:
             continue
         lean = _leanest(resolve_search(asked), budget) if asked.memory_margin != request.memory_margin else 0.0
         leaner = asked.model_copy(update={"memory_margin": lean})
-        if lean and (again := _freest(resolve_search(leaner), budget)):
-            return _with_used(leaner, resolved, again.row)
-        return _with_used(asked, resolved, best.row)
+        again = _freest(resolve_search(leaner), budget) if lean else None
+        taken, whole = (leaner, again) if again else (asked, found)
+        assert whole.outcome.best is not None
+        return Instead(_with_used(taken, resolved, whole.outcome.best.row), searched=whole)
     return None
 
 
@@ -200,10 +203,11 @@ def saver_pins(pins: Mapping[str, Pin], question: AnyScenario) -> dict[str, Pin]
     return parse_pins({axis: _ALL[axis] for axis, _ in saver_options(pins, question)})
 
 
-def _freest(resolved: Resolved, budget: Budget) -> Incumbent | None:
-    """The fastest that fits with or without any of the ways to save memory."""
+def _freest(resolved: Resolved, budget: Budget) -> Searched | None:
+    """The search for the fastest with or without any of the ways to save memory; None where none fits."""
     pins = parse_pins(resolved.request.pins)
-    return plain_best(resolved.question, {**pins, **saver_pins(pins, resolved.question)}, budget)
+    found = _searched(resolved.question, {**pins, **saver_pins(pins, resolved.question)}, budget)
+    return found if found and found.outcome.best else None
 
 
 def _leanest(resolved: Resolved, budget: Budget) -> float:
@@ -236,13 +240,21 @@ def plain_best(
     question: AnyScenario, pins: Mapping[str, Pin], budget: Budget, *, margin: float = MARGIN
 ) -> Incumbent | None:
     """The fastest that fits as asked; None also where the pins make up no strategy, or the budget is spent."""
+    found = _searched(question, pins, budget, margin=margin)
+    return found.outcome.best if found else None
+
+
+def _searched(
+    question: AnyScenario, pins: Mapping[str, Pin], budget: Budget, *, margin: float = MARGIN
+) -> Searched | None:
+    """The search for the fastest; None where the pins make up no strategy, or the budget is spent."""
     if budget.spent():
         return None
     try:
         space = lay_out(question, dict(pins), one_width=False, budget=budget)
     except (BadRequest, OutOfTime):  # pins that make up no strategy, layers of a prime number, an empty range
         return None
-    return search(space, question, budget=budget, margin=margin).best
+    return Searched(question, space, search(space, question, budget=budget, margin=margin))
 
 
 def note_savers(found: Plan, request: PlanRequest, there: Instead) -> Plan:

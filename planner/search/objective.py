@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -273,10 +274,31 @@ class Search:
         return self.objective.value(self.taken)
 
 
+class Searched(NamedTuple):
+    """A whole lattice that was searched for the fastest, with what was found."""
+
+    question: AnyScenario
+    space: Space
+    outcome: Outcome
+
+    def answers(self, objective: Objective, space: Space) -> bool:
+        """Whether a search of another lattice, of one node group, would find the very same for an objective."""
+        if not (objective.by_time and objective.tie_width <= MARGIN - 1.0 and isinstance(self.question, Scenario)):
+            return False
+        return self.outcome.proved and objective.question == self.question and self.space.same(space)
+
+
 def search_question(
-    resolved: Resolved, budget: Budget, pins: Mapping[str, Pin] | None = None, *, any_width: bool = False
+    resolved: Resolved,
+    budget: Budget,
+    pins: Mapping[str, Pin] | None = None,
+    *,
+    any_width: bool = False,
+    known: Searched | None = None,
 ) -> Search:
-    """Lay out the lattice of a question and search it; ``pins`` are the request's unless they are given.
+    """Lay out the lattice of a question and search it, unless what is ``known`` answers it.
+
+    ``pins`` are the request's unless they are given.
 
     Over several node groups every stage has as many ranks, as launchers ask for; only where no such strategy fits do
     widths differ. Where nothing fits at all, the lattice is that of one width unless ``any_width``.
@@ -288,6 +310,9 @@ def search_question(
     objective, pins = objective_of(resolved), pins or parse_pins(resolved.request.pins)
     question = objective.question
     space = lay_out(question, pins, budget=budget) if isinstance(question, Mixed) else _lattice(objective, pins, budget)
+    if known and known.answers(objective, space):
+        shared = replace(known.space, candidates=space.candidates, refusals=space.refusals)
+        return Search(resolved, pins, shared, known.outcome)
     outcome = objective.search(space, budget=budget)
     cut_off = budget.timed and outcome.best is None and not outcome.proved and not isinstance(question, Mixed)
     if space.sampled or cut_off:
@@ -362,4 +387,4 @@ def near_lattice(begun: Begun, objective: Objective, below: float, bound: Floats
     return space
 
 
-__all__ = ["Objective", "Search", "build_below", "near_lattice", "objective_of", "search_question"]
+__all__ = ["Objective", "Search", "Searched", "build_below", "near_lattice", "objective_of", "search_question"]

@@ -22,19 +22,16 @@ from planner.answer.text import plural
 from planner.errors import BadRequest, UnfilledPins
 from planner.request.budget import Budget
 from planner.request.pins import Pin
-from planner.rules.conditions import FOLDED, LOOPED, REPEATS, fills
+from planner.rules.conditions import FOLDED, LOOPED, fills
 from planner.rules.divisors import around, divisors
 from planner.space.active_rules import active
 from planner.space.divisors import nearest_degrees
+from planner.space.sharding import SHARDING, by_option, sharding_domains
 from planner.space.table import Columns, Refusal, Table
 
 LARGEST_MICRO_BATCH = 64
 LONG_SEQUENCE = 8192
 """Tokens from which every kind of context parallelism is searched."""
-NODES_OF_SHARDS = (1, 4)
-"""Innermost domains that one copy of sharded states may span, where it does not span everything."""
-PARTS_OF_SHARDS = (2, 4)
-"""Parts of all devices, each of which one copy of sharded gradients may span."""
 
 MESH_AXES = ("tp", "cp", "pp", "dp")
 LAYER = frozenset({*MESH_AXES, "ep", "etp", "cp_kind", "micro_batch_size", "sequence_parallel"})
@@ -45,8 +42,6 @@ OUTLINE = (*MESH_AXES, "vpp", "schedule", "recompute")
 """Axes that the scope of a proof and the obvious other choices depend on."""
 WIDE = 1 << 17
 """Rows that are bounded at a time before they are laid out further."""
-SHARDING = frozenset({"zero_stage", "sharding_degree"})
-"""Axes of sharding; the other ones, with those of the layout, make a core."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +69,14 @@ class Space:
     def among(self, cores: Ints) -> Self:
         """The given cores alone."""
         return replace(self, cores=self.cores.take(cores), layout=self.layout[cores], allowed=self.allowed[cores])
+
+    def same(self, other: Space) -> bool:
+        """Whether both have the same strategies in the same order, whatever rules and pins left them."""
+        if self.allowed.shape != other.allowed.shape or self.outline is not None or other.outline is not None:
+            return False
+        mine, its = ((one.allowed, one.layout, one.degree, one.zero_stage) for one in (self, other))
+        columns = ((getattr(self.cores, name), getattr(other.cores, name)) for name in AXES)
+        return all(np.array_equal(one, another) for one, another in (*zip(mine, its, strict=True), *columns))
 
     def rows(self, core: Ints, option: Ints) -> Strategies:
         """The strategies of (core, option) pairs, arrays of equal length."""
@@ -290,20 +293,6 @@ def _sharding_options(scenario: Scenario, pins: Mapping[str, Pin]) -> NDArray[np
     return np.array(pairs, dtype=np.int64)
 
 
-def sharding_domains(scenario: Scenario, stage: int) -> list[int]:
-    """Devices within which states are sharded where not over all: a node, a domain of a tier, a few innermost ones.
-
-    From the stage on that shards gradients, halves and quarters of all devices too, as the traffic of a group may grow
-    with it faster than its memory shrinks.
-    """
-    group = scenario.group
-    inner = group.tiers[0].domain or group.gpus_per_node
-    few = {inner * number for number in NODES_OF_SHARDS}
-    parts = {scenario.gpus // number for number in PARTS_OF_SHARDS} if stage >= SHARDED_GRADIENTS else set()
-    domains = {group.gpus_per_node, *few, *parts, *(tier.domain for tier in group.tiers)}
-    return sorted(domain for domain in domains if 1 < domain < scenario.gpus)
-
-
 def layouts(gpus: int, pins: Mapping[str, Pin], *, of: str = "") -> dict[str, Ints]:
     """Every ordered factorisation tp x cp x pp x dp of the GPUs that the pins allow, columns (A,).
 
@@ -350,44 +339,31 @@ def _micro_batches(table: Table) -> Ints:
 def _with_sharding(table: Table, options: Ints, candidates: int) -> Space:
     (scenario,), columns = table.parts, table.shared
     cores = strategies(**columns, num_microbatches=_micro_batches(table))
-    stage, degree = options.T
     late = [rule for rule in table.rules if set(rule.reads) & SHARDING]
     reads = dict.fromkeys((*MESH_AXES, *(axis for rule in late for axis in rule.reads if axis not in SHARDING)))
     table.check_time()
     layouts, layout = cores.distinct(*reads)
+    layouts = layouts.take(slice(None))  # whose own combinations are found among fewer rows than those of the cores
     table.check_time()
-    wide = {name: getattr(layouts, name)[:, None] for name in reads}
-    wide["zero_stage"] = stage[None, :]
-    wide["sharding_degree"] = sharding_degrees(wide, degree[None, :])
+    some, which = by_option(layouts, SHARDING, options)
+    wide = some | {name: getattr(layouts, name)[:, None] for name in reads}
+    wide["sharding_degree"] = some["sharding_degree"][which]
     allowed = np.ones((len(layouts), len(options)), dtype=bool)
     times = np.bincount(layout, table.times, minlength=len(layouts))
     for rule in late:
         table.check_time()
-        failed = allowed & ~np.asarray(rule.passes(wide, scenario))
-        table.note_options(rule, failed, wide, 0, times)
-        allowed &= ~failed
+        some, which = by_option(layouts, rule.reads, options)
+        passed = np.asarray(rule.passes(some, scenario))
+        if not passed.all():
+            failed = allowed & ~np.broadcast_to(passed, np.broadcast_shapes(*map(np.shape, some.values())))[which]
+            table.note_options(rule, failed, wide, 0, times)
+            allowed &= ~failed
     return Space(
         candidates=candidates,
         cores=cores,
-        zero_stage=stage,
+        zero_stage=options[:, 0],
         layout=layout,
-        degree=np.broadcast_to(wide["sharding_degree"], allowed.shape),
+        degree=wide["sharding_degree"],
         allowed=allowed[layout],
         refusals=tuple(table.refusals),
     )
-
-
-def sharding_degrees(columns: Mapping[str, NDArray[Any]], degree: Ints) -> Ints:
-    """Ranks behind the symbols, (L, Z): 0 all data and context ranks; -D as many of them as D devices hold.
-
-    A group that would be everything, or one rank, or what a smaller domain gives, repeats another row.
-    """
-    ranks = columns["dp"] * columns["cp"]
-    near = np.gcd(ranks, np.maximum(-degree // columns["tp"], 1))
-    near = np.where((near < ranks) & (near > 1), near, REPEATS)
-    stage = columns["zero_stage"]
-    for place in range(1, degree.shape[1]):
-        mine = near[:, [place]]
-        before = (stage[:, :place] == stage[:, place]) & (degree[:, :place] < 0) & (near[:, :place] == mine)
-        near[:, [place]] = np.where(before.any(axis=1, keepdims=True), REPEATS, mine)
-    return np.where(degree == 0, ranks, np.where(degree < 0, near, degree))

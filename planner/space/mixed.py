@@ -28,15 +28,14 @@ from planner.space.active_rules import active, of_groups
 from planner.space.lattice import (
     LARGEST_MICRO_BATCH,
     LAYER,
-    SHARDING,
     Space,
     add_partial,
     axes_of,
     layouts,
-    sharding_degrees,
     shown,
 )
 from planner.space.lattice import build as build_one
+from planner.space.sharding import SHARDING, sharding_degrees
 from planner.space.table import Columns, Refusal, Table, chosen
 
 WIDTH = "group-width"

@@ -20,8 +20,9 @@ from planner.answer.text import NO_OFFLOADING, SHARDED_OVER
 from planner.request.pins import Pin, parse_pins
 from planner.rules.divisors import divisors
 from planner.space.active_rules import binding
-from planner.space.lattice import LARGEST_MICRO_BATCH, Space, axes_of, sharding_degrees, sharding_domains
+from planner.space.lattice import LARGEST_MICRO_BATCH, Space, axes_of
 from planner.space.mixed import MixedSpace
+from planner.space.sharding import sharding_degrees, sharding_domains
 
 _Values = Sequence[int] | Ints
 _Axes = Mapping[str, Ints]

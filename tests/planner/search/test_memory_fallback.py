@@ -16,6 +16,7 @@ from planner.request.pins import parse_pins
 from planner.search import memory_savers
 from planner.search.core_bounds import with_memory
 from planner.search.memory_savers import DEGREES, FAR, NO_MARGIN, saved_below, with_savers
+from planner.search.objective import search_question
 from planner.search.priced import price_cores
 from planner.search.question import resolve_search
 from planner.space.lattice import build
@@ -162,13 +163,31 @@ def test_a_time_limit_that_passes_while_ways_to_save_are_looked_at_is_said(monke
 
 def test_what_is_not_used_is_not_asked_for():
     request = asked(0.9 * least())
-    moved = with_savers(request, resolve_search(request), Budget())
+    moved = with_savers(request, resolve_search(request), Budget()).request
     found = plan(replace_reasons(moved))
     assert set(moved.pins) == {
         axis
         for axis, plain in (("offload", "none"), ("recompute_num_layers", 1))
         if getattr(found.strategy, axis) != plain
     }
+
+
+@pytest.mark.parametrize("pins", [{"recompute_num_layers": 1}, {}])
+def test_a_lattice_that_was_searched_for_what_fits_is_not_searched_again(pins):
+    request = asked(0.9 * least(), pins=pins)
+    there = with_savers(request, resolve_search(request), Budget())
+    moved = resolve_search(there.request)
+    known, anew = (search_question(moved, Budget(), known=before) for before in (there.searched, None))
+    assert (known.outcome is there.searched.outcome) == there.searched.space.same(anew.space) == bool(pins)
+    assert known.space.same(anew.space)
+    assert (known.space.candidates, known.space.refusals) == (anew.space.candidates, anew.space.refusals)
+    assert counts(known.outcome) == counts(anew.outcome)
+    assert known.outcome.best.row.row(0) == anew.outcome.best.row.row(0)
+
+
+def counts(outcome):
+    best = outcome.best
+    return best.iteration, outcome.lower_bound, outcome.priced, outcome.feasible, outcome.solves, outcome.memory_refused
 
 
 def replace_reasons(request):
