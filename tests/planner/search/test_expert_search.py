@@ -20,6 +20,8 @@ from tests.planner.brute_force import brute_force_by_price_strategy, every_row
 from tests.planner.searched import agree, tightened
 from tests.scenarios import changed_device, changed_link, factors_of, toy_model, toy_scenario, toy_stack, with_experts
 
+pytestmark = pytest.mark.usefixtures("few_cores_at_a_time")
+
 TIGHTNESS = st.floats(-0.1, 1.0)
 """Where the memory limit lies between the leanest and the fattest strategy, on a logarithmic scale."""
 PINS = {"rank_order": "tp-cp-ep-dp-pp", "zero_stage": "..1"}

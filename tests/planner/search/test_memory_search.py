@@ -7,12 +7,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from costmodels.iteration import row_seconds
 from costmodels.layout.stage_contents import copies
 from costmodels.memory.even_peaks import even_peaks
-from costmodels.memory.limits import memory_limit
+from costmodels.memory.limits import memory_limit, needed_bytes
 from costmodels.memory.rows import row_bytes
+from costmodels.strategy import strategies
 from planner import PlanRequest, plan, predict
 from planner.request.budget import Budget
+from planner.search.fitting import least_needed
 from planner.search.least_bytes import least_bytes
-from planner.search.least_memory import least_stage_peaks, search_least_memory
+from planner.search.least_memory import least_stage_peaks, peak_lower_bounds, search_least_memory
 from planner.search.objective import Objective, near_lattice
 from planner.space.lattice import begin, build
 from planner.stages.from_strategies import stage_problems
@@ -52,7 +54,18 @@ def test_no_strategy_needs_less_memory_than_its_layer_says(scenario):
     assert (least <= even_peaks(rows, memory, scenario.model.num_layers)).all()
     if scenario.depth.uniform and scenario.stack.supports.uneven_stages:
         problems = stage_problems(rows, row_seconds(rows, scenario), memory, scenario)
-        assert (least <= least_stage_peaks(problems)).all()
+        peaks = least_stage_peaks(problems)
+        assert (least <= peaks).all()
+        assert (peak_lower_bounds(problems) <= peaks * (1 + 1e-9)).all()
+
+
+def test_where_states_are_all_the_bound_of_memory_is_close_to_what_is_needed():
+    scenario = toy_scenario(model=toy_model(hidden_size=8192, vocab_size=256, seq_length=128))
+    rows = strategies(tp=[1, 8], dp=[8, 1], zero_stage=[1, 0], sharding_degree=[8, 1], num_microbatches=[2, 16])
+    needed = needed_bytes(rows, scenario, even_peaks(rows, row_bytes(rows, scenario), 8))
+    for bound in (least_bytes(rows, scenario), least_needed(rows, scenario)):
+        assert (0.97 * needed < bound).all()
+        assert (bound <= needed).all()
 
 
 @SOME

@@ -15,7 +15,7 @@ from hardware.records import Between, Cluster
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.search.best_first import search
-from planner.search.core_bounds import mixed_core_bound, mixed_layer_bound
+from planner.search.core_bounds import _whole_slices, mixed_core_bound, mixed_layer_bound
 from planner.search.priced import price_mixed_strategies
 from planner.search.split import solve_split
 from planner.space.lattice import build as build_one
@@ -95,7 +95,8 @@ def test_bounds_are_below_what_they_bound_and_the_quote_is_what_the_search_says(
     mixed = tightened(mixed, share)
     space = build(mixed, {}, one_width=False)
     assume(len(space.cores))
-    bound = np.maximum(mixed_core_bound(space.cores, mixed), mixed_layer_bound(space.cores, mixed))
+    bound = mixed_core_bound(space.cores, mixed)
+    assert (mixed_layer_bound(space.cores, mixed) <= bound * (1 + 1e-9)).all()
     some = np.arange(min(len(space.cores), 64))
     for core in some[:: max(len(some) // 16, 1)]:
         branches = price_mixed_strategies(space.branches(np.array([core])), mixed)
@@ -109,6 +110,18 @@ def test_bounds_are_below_what_they_bound_and_the_quote_is_what_the_search_says(
     assert priced.iteration == pytest.approx(best.iteration, rel=1e-9)
     assert sum(priced.breakdown.values()) == pytest.approx(best.iteration, rel=1e-9)
     verify(best.row, best.assignment, priced, mixed)
+
+
+def test_the_slowest_stage_under_whole_slices_is_the_least_of_all_ways_to_deal_them_out():
+    chance = np.random.default_rng(0)
+    stages, seconds = chance.integers(1, 5, (60, 2)), chance.uniform(0.5, 3.0, (60, 2))
+    slices = stages.sum(axis=1) + chance.integers(0, 12, 60)
+    least = [
+        min(max(-(-n // p) * a, -(-(count - n) // q) * b) for n in range(count + 1))
+        for (p, q), (a, b), count in zip(stages, seconds, slices, strict=True)
+    ]
+    level = slices / (stages / seconds).sum(axis=1)
+    assert _whole_slices(stages, seconds, slices, level) == pytest.approx(least, rel=1e-9)
 
 
 @QUICK

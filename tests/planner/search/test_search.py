@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from costmodels.memory.limits import memory_limit
 from costmodels.names import Recompute
-from costmodels.pricing import effective_recompute, price, price_strategy
+from costmodels.pricing import effective_recompute, price_strategy
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
-from planner.search.best_first import Pace, search
+from planner.search.best_first import search
 from planner.search.core_bounds import core_bound, known_bound
 from planner.search.priced import price_cores
 from planner.space.lattice import build
@@ -23,6 +23,8 @@ from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import brute_force_by_price_strategy, ends_for, every_row, seconds_and_bytes, slack
 from tests.planner.searched import agree, tightened, tried
 from tests.scenarios import changed_device, toy_device, toy_group, toy_model, toy_scenario, toy_stack
+
+pytestmark = pytest.mark.usefixtures("few_cores_at_a_time")
 
 TIGHTNESS = st.floats(-0.1, 1.0)
 """Where the memory limit lies between the leanest and the fattest strategy, on a logarithmic scale."""
@@ -210,19 +212,6 @@ def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance)
             solution = solve(problem)
             split = assignment_of(solution, one.rows, scenario)
             assert price_strategy(one.rows, scenario, split).iteration == pytest.approx(fitting.min(), rel=3e-9)
-
-
-def test_a_chunked_search_finds_what_pricing_everything_finds(monkeypatch):
-    """Small chunks, so that the order of visits and the early end are put to the test."""
-    small = Pace(first=7, chunk=7, ordered=7, kept=5, effort=1.0)
-    monkeypatch.setattr("planner.search.best_first.ONE_GROUP", small)
-    scenario = toy_scenario(gpus=16, batch=32, stack=toy_stack(uneven_stages=True, zero_stages=(0, 1, 2, 3)))
-    space = build(scenario, {})
-    core, option = np.nonzero(space.allowed)
-    everything = price(space.rows(core, option), scenario).iteration.min()
-    outcome = found(scenario)
-    assert outcome.best.iteration <= everything * (1 + 1e-9)
-    assert outcome.priced < len(core)
 
 
 def test_a_search_out_of_time_says_that_it_proved_nothing():

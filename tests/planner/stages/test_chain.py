@@ -30,6 +30,8 @@ from tests.planner.brute_force import brute_force_by_price_strategy, every_row, 
 from tests.planner.search.test_expert_search import agree, expert_rows, found, tightened
 from tests.scenarios import changed_device, toy_hybrid, toy_scenario, toy_stack
 
+pytestmark = pytest.mark.usefixtures("few_cores_at_a_time")
+
 TIGHTNESS = st.floats(-0.1, 1.0)
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 FEW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
