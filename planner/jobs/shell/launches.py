@@ -109,8 +109,8 @@ _LAUNCHERS: Final = ("torch.distributed", "accelerate.commands", "paddle.distrib
 """Modules of Python that start processes of a training."""
 _OTHER: Final = re.compile(rf"(?i)(^|[/._-])({'|'.join(data('shell/words')['other_programs'].split())})")
 """Programs of Python that do something else: data, checkpoints, inference."""
-_TRAINING: Final = re.compile(r"(?i)(run_)?(pre_?)?train|fine_?tune|sft|dpo|grpo")
-"""Names of programs that train, whatever else is in them."""
+_TRAINING: Final = re.compile(r"(?i)((run_)?(pre_?)?train|fine_?tune|sft|dpo|grpo)|.+(train|tune|sft|dpo|grpo)\.py$")
+"""Names of programs that train: they begin so, whatever else is in them, or end so."""
 _FILES: Final = (".yaml", ".yml", ".json", ".toml", ".py")
 
 
@@ -127,7 +127,8 @@ def starts_training(words: Sequence[str]) -> bool:
 def _is_other(words: Sequence[str]) -> bool:
     """Whether the first program of Python among some words does something other than training, by its name."""
     name = next((PurePath(word).name for word in words if word.endswith(".py")), "")
-    return bool(_OTHER.search(name)) and not _TRAINING.match(name)
+    found, trains = _OTHER.search(name), _TRAINING.match(name)
+    return bool(found) and not (trains and (trains[1] or found.start()))
 
 
 def _python(rest: list[str]) -> bool:
