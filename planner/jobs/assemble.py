@@ -262,8 +262,10 @@ def _refusal(file: JobFile, context: Context, readers: Sequence[Reader], of_form
     wanted = f"no {of_form[0].title.removeprefix('a ')}: " if of_form else ""
     programs = [f"{shlex.join(one.words):.{_WORDS}} (line {one.line})" for one in script.launches] if script else []
     starts = f", which starts {programs[0]}, of an unknown framework" if programs else ""
-    starts = ", which starts no training" if script and not programs else starts
-    taken = "" if of_form or programs else f"; {_TAKEN}"
+    reasons = [one for one in (script.wanted if script and not programs else ()) if " sources " not in one]
+    if script and not programs:
+        starts = f"; {reasons[-1]}" if reasons else ", which starts no training"
+    taken = "" if of_form or programs or reasons else f"; {_TAKEN}"
     return f"{wanted}it looks like {looks_like(file)}{starts}{taken}"
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from planner.errors import BadRequest, MeshwrightError
-from planner.jobs.imported import ImportedJob
+from planner.jobs.imported import ImportedJob, sentences
 from planner.jobs.reader import CommandReader, Context, JobFile, Launch, Reader
 from planner.jobs.shell import Script, read_script
 from planner.jobs.shell.launches import starts_training
@@ -19,6 +19,8 @@ from planner.jobs.shell.script import WARNING, expand
 
 _SHOWN: Final = 60
 """Characters of a command line in a list of several."""
+_FEW: Final = 3
+"""Values that a script does not say with which its launches are listed too."""
 _GPUS: Final = "gpus"
 _TRIED: Final = ("8", "16")
 """Two values in the place of what is not known: what differs between them depends on it."""
@@ -52,12 +54,14 @@ def job_of_script(file: JobFile, context: Context, readers: Sequence[Reader]) ->
     beside = ImportedJob(
         assumed=script.assumed, remarks=(*script.unread, *script.wanted, *((WARNING,) if context.expand else ()))
     )
-    if script.needs and (context.launch is None or len(known) < 2):
-        asked = tuple(f"{one.option or 'its value'} ({one.reason})" for one in script.needs)
-        return JobOfScript(replace(beside, missing=(*asked, *_several(known))), known[0].reader)
     if context.launch is None and len(known) > 1:
-        return JobOfScript(replace(beside, missing=_several(known)), known[0].reader)
+        asked = tuple(f"{one.option or 'its value'} ({one.reason})" for one in script.needs)
+        listed = _several(known) if len(asked) <= _FEW else ()  # each launch would repeat all that is asked for
+        return JobOfScript(replace(beside, missing=(*asked, *listed)), known[0].reader)
     one = _chosen(known, context.launch)
+    if arms := one.launch.when if len(known) == 1 else ():
+        only = f"line {one.launch.line} trains where {', '.join(arms)}, which is assumed: nothing else trains"
+        beside = replace(beside, assumed=(*beside.assumed, only))
     job = _read(one, context)
     joined = replace(job, assumed=(*beside.assumed, *job.assumed), remarks=(*beside.remarks, *job.remarks))
     return JobOfScript(joined, one.reader, one.launch.line)
@@ -149,21 +153,22 @@ def _read(one: Started, context: Context) -> ImportedJob:
     base = _tried(read, launch, context, usual)
     if base is None:
         return _refused(read, launch, context, unknown)
-    missing, unsaid, doubtful, assumed = [], dict(base.unsaid), set[str](), base.assumed
+    missing, unsaid, doubtful, said = [], dict(base.unsaid), set[str](), sentences([base])
     length = base.length
     for text, option in unknown.items():
         other = _tried(read, launch, context, usual | {text: _TRIED[1]})
         depends = _differing(base, other)
-        assumed = tuple(_as_written(line, other.assumed if other else (), text) for line in assumed)
+        others = sentences([other] if other else [])
+        said = {name: tuple(_as_written(line, others[name], text) for line in lines) for name, lines in said.items()}
         length = length if other is not None and other.length == base.length else None
         if depends == {_GPUS}:  # which an option says as well
             unsaid[_GPUS] = f"gpus depends on {text}; give {option or 'its value'} or --gpus"
             doubtful |= depends
         elif depends:
-            said = ", ".join(name.removeprefix("pins.") for name in sorted(depends) if name) or "what it asks for"
-            missing.append(f"{option or 'its value'}: {said} depends on {text}")
+            names = ", ".join(name.removeprefix("pins.") for name in sorted(depends) if name) or "what it asks for"
+            missing.append(f"{option or 'its value'}: {names} depends on {text}")
             doubtful |= depends
-    base = replace(base, length=length, assumed=assumed)
+    base = replace(base, length=length, **said)
     if not doubtful:
         return base
     return replace(

@@ -149,7 +149,7 @@ def _states(at: Arguments) -> dict[str, Any]:
         main_grads=_gradients(at),
         main_params=at("main_params"),
         fp8_param_gather=True if at.given("fp8_param_gather") or at.given("fp4_param_gather") else None,
-        offload_fraction=at.text("offload_fraction"),
+        offload_fraction=at.text("offload_fraction") if at.real("offload_fraction") else None,
         expert_capacity=capacity,
         expert_imbalance=1.0 if balanced else None,
         adapters=_adapters(at),
@@ -183,6 +183,7 @@ def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
     copies = at("copies")
     layers = at.given("cpu_offloading") or at.given("offloaded_layers")
     activations = at.given("fine_grained_activation_offloading") or bool(layers and at("offloaded_layers"))
+    hosted = at.given("optimizer_cpu_offload") and at.real("offload_fraction") != 0
     return present(
         **at.each("tp", "cp"),
         pp=pp,
@@ -196,7 +197,7 @@ def _pins(at: Arguments, pipeline: Pipeline) -> dict[str, Any]:
         schedule=schedule,
         sequence_parallel=str(at.given("sequence_parallel") and tp > 1).lower(),
         rank_order="tp-cp-ep-pp-dp" if at.given("use_tp_pp_dp_mapping") and pp > 1 else "tp-cp-ep-dp-pp",
-        offload="optimizer" if at.given("optimizer_cpu_offload") else "activations" if activations else "none",
+        offload="optimizer" if hosted else "activations" if activations else "none",
         zero_stage=_zero_stage(at),
     )
 

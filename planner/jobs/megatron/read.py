@@ -48,6 +48,7 @@ def _recognises(launch: Launch) -> bool:
 
 _OTHER_MODELS: Final[Mapping[str, str]] = data("megatron/words")["other_models"]
 """Scripts of Megatron-LM that train no decoder of text."""
+_TASKS: Final = ("tasks/main.py", "tasks/msdp/main.py")
 BOTH_WAYS: Final = "BERT's bidirectional attention and head are priced like a decoder's: the run takes more time"
 
 
@@ -56,6 +57,8 @@ def _read(launch: Launch, context: Context) -> ImportedJob:
     for program, other in _OTHER_MODELS.items():
         if program in programs:
             raise BadRequest(f"{programs[program]} trains {other}, which is not priced; a decoder of text is")
+    if any(word.endswith(_TASKS) for word in launch.words):
+        raise BadRequest("tasks of Megatron-LM evaluate or classify, which is not priced; training a decoder is")
     found = _of_decoder(launch, context)
     return replace(found, unpriced=(*found.unpriced, BOTH_WAYS)) if "pretrain_bert" in programs else found
 

@@ -109,8 +109,8 @@ _LAUNCHERS: Final = ("torch.distributed", "accelerate.commands", "paddle.distrib
 """Modules of Python that start processes of a training."""
 _OTHER: Final = re.compile(rf"(?i)(^|[/._-])({'|'.join(data('shell/words')['other_programs'].split())})")
 """Programs of Python that do something else: data, checkpoints, inference."""
-_TRAINING: Final = re.compile(r"(?i)(run_)?(pre_?)?train|fine_?tune|sft|dpo|grpo")
-"""Names of programs that train, whatever else is in them."""
+_TRAINING: Final = re.compile(r"(?i)((run_)?(pre_?)?train|fine_?tune|sft|dpo|grpo)|.+(train|tune|sft|dpo|grpo)\.py$")
+"""Names of programs that train: they begin so, whatever else is in them, or end so."""
 _FILES: Final = (".yaml", ".yml", ".json", ".toml", ".py")
 
 
@@ -119,8 +119,16 @@ def starts_training(words: Sequence[str]) -> bool:
     name, rest = PurePath(words[0]).name, list(words[1:])
     if name in _PROGRAMS:
         under = _PROGRAMS[name]
-        return bool(rest) if under == _ANY else not under.isdisjoint(rest[:2])
+        started = bool(rest) if under == _ANY else not under.isdisjoint(rest[:2])
+        return started and not _is_other(rest)
     return _python(rest) if _PYTHON.fullmatch(name) else _trains(words[0], rest)
+
+
+def _is_other(words: Sequence[str]) -> bool:
+    """Whether the first program of Python among some words does something other than training, by its name."""
+    name = next((PurePath(word).name for word in words if word.endswith(".py")), "")
+    found, trains = _OTHER.search(name), _TRAINING.match(name)
+    return bool(found) and not (trains and (trains[1] or found.start()))
 
 
 def _python(rest: list[str]) -> bool:
@@ -138,7 +146,7 @@ def _python(rest: list[str]) -> bool:
 
 def _module(name: str, rest: list[str]) -> bool:
     if name.startswith(_LAUNCHERS):
-        return name.rpartition(".")[2] in {"launch", "run", "deepspeed", "launcher"}
+        return name.rpartition(".")[2] in {"launch", "run", "deepspeed", "launcher"} and not _is_other(rest)
     if name in _PROGRAMS:
         return starts_training([name, *rest])
     first, _, last = name.partition(".")
@@ -148,7 +156,7 @@ def _module(name: str, rest: list[str]) -> bool:
 def _trains(path: str, rest: list[str]) -> bool:
     """Whether a program of Python has options, and is not one for something else."""
     name = PurePath(path).name
-    if not name.endswith(".py") or (_OTHER.search(name) and not _TRAINING.match(name)):
+    if not name.endswith(".py") or _is_other([path]):
         return False
     return "train" in name or any(one.startswith("-") or "=" in one or one.endswith(_FILES) for one in rest)
 
