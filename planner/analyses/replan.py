@@ -16,11 +16,11 @@ from costmodels.stability import Stability
 from costmodels.strategy import AXES, Strategies
 from costmodels.training.moving import Layout, Move, move
 from hardware.units import format_quantity
-from planner.analyses.replan_document import Choice, Moved, Replan
+from planner.analyses.replan_document import Choice, Moved, OtherBatch, Replan
 from planner.answer.build import priced_record
 from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
-from planner.answer.text import plural, why_infeasible
+from planner.answer.text import WORTH_SHOWING, plural, why_infeasible
 from planner.errors import BadRequest, OutOfTime, UnfilledPins
 from planner.explain.infeasible import nearest_in_words, refusal_summary
 from planner.request.budget import Budget
@@ -48,6 +48,8 @@ SHAPES: Final = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero_stage", "schedule")
 NEAR: Final = (SHAPES, SHAPES[:6], ("tp", "pp"), ("tp",))
 DROPPED_PINS: Final = ("dp", "sharding_degree")
 """Axes whose pins do not outlive the number of devices."""
+NEAR_BATCH: Final = 0.1
+"""How much a batch may differ from the old one to be proposed, a share."""
 RUNNERS_UP: Final = 32
 """Runners-up of each search that are weighed."""
 
@@ -150,12 +152,15 @@ def replan(
     fastest = _candidate(best)
     quick = (fastest, _move(layout, fastest, before, lost))
     near = min([quick, *choices], key=lambda pair: (pair[1].weight_bytes + pair[1].state_bytes, pair[0].value))
+    keeps = changes.get("global_batch_size") is None
+    other = _other_batch(request, before, layout, best, budget) if keeps else None
     proved, same = complete and all(s.outcome.proved for s in searches), near[0] is fastest
     return Replan(
         status="optimal" if proved else "feasible",
         **frame,
         fastest=_choice(quick, layout, gpus, fastest, best),
         nearest=_choice(near, layout, gpus, fastest, best),
+        other_batch=other,
         statement=_statement(fastest, proved=proved, same=same, tolerance=tolerance, number=len(choices)),
     )
 
@@ -185,6 +190,32 @@ def _questions(request: PlanRequest, before: Resolved, layout: Layout) -> Iterat
     counts = [request.gpus, *good_counts(request.gpus, batch, node)[: COUNTS - 1], *fitting[-1:]]
     for count in dict.fromkeys(counts):
         yield request.model_copy(update={"gpus": count})
+
+
+def _other_batch(
+    request: PlanRequest, before: Resolved, layout: Layout, best: _Search, budget: Budget
+) -> OtherBatch | None:
+    """What the nearest batch gains that as many copies of the old layout as are left divide; None where nothing."""
+    row, batch, node = layout.row, request.global_batch_size or 1, before.machines.groups[0].gpus_per_node
+    width = int(row.tp[0] * row.cp[0] * row.pp[0])
+    copies = next((n for n in range((request.gpus or 0) // width, 0, -1) if width * n % node == 0), 0)
+    each = copies * int(row.micro_batch_size[0]) * (int(row.pp[0]) if row.vpp[0] > 1 else 1)
+    near = max(round(batch / each), 1) * each if each else batch
+    if near == batch or abs(near / batch - 1.0) > NEAR_BATCH or not best.objective.by_time:
+        return None
+    try:
+        found = _searched(request.model_copy(update={"gpus": width * copies, "global_batch_size": near}), budget)
+    except (BadRequest, OutOfTime):
+        return None
+    if found.outcome.best is None:
+        return None
+    seconds = found.objective.seconds(found.taken)
+    faster = near / seconds / (batch / best.objective.seconds(best.taken)) - 1.0
+    if faster < WORTH_SHOWING:
+        return None
+    return OtherBatch(
+        global_batch_size=near, copies=copies, gpus=width * copies, iteration_seconds=seconds, faster=faster
+    )
 
 
 def _searches(questions: Iterable[PlanRequest], budget: Budget) -> tuple[list[_Search], bool]:

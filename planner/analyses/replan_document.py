@@ -40,6 +40,17 @@ class Choice(Record):
     plan: Plan
 
 
+class OtherBatch(Record):
+    """A batch near the old one that the copies of the old layout divide, and what it would gain."""
+
+    global_batch_size: int
+    copies: int
+    gpus: int
+    iteration_seconds: float
+    faster: float
+    """Tokens per second over those of the fastest choice, less 1."""
+
+
 class Replan(Answer):
     """Schema ``replan/1``: the fastest plan, and the one of those nearly as fast that moves least."""
 
@@ -54,6 +65,8 @@ class Replan(Answer):
     """Numbers of devices that were searched."""
     fastest: Choice | None
     nearest: Choice | None
+    other_batch: OtherBatch | None = None
+    """Never taken by itself; None where it gains nothing, or a batch was asked for."""
     picked: Literal["nearest", "fastest"] = "nearest"
     """Which of them `plan export` and others that read an answer take."""
     statement: str

@@ -232,9 +232,15 @@ _COMPARED: Final = (
 
 
 def otherwise(given: Strategy, other: Strategy) -> str:
-    """In what another strategy is otherwise than a given one: "tp 1 instead of 4"; nothing where it is the same."""
+    """In what another strategy is otherwise than a given one: "TP 1 instead of 4"; nothing where it is the same."""
     pairs = ((name, getattr(given, name), getattr(other, name)) for name in _COMPARED)
-    return ", ".join(f"{name} {theirs} instead of {mine}" for name, mine, theirs in pairs if mine != theirs)
+    return ", ".join(f"{_axis_name(name)} {theirs} instead of {mine}" for name, mine, theirs in pairs if mine != theirs)
+
+
+def _axis_name(name: str) -> str:
+    """An axis as a sentence has it."""
+    plain = {"zero_stage": "ZeRO", "micro_batch_size": "micro-batch"}
+    return plain.get(name) or (name.upper() if len(name) <= 3 else name)
 
 
 def why_infeasible(answer: Plan) -> str:

@@ -62,7 +62,7 @@ def predict(
     partial; without it as few as fit.
     Unless ``chunked`` they may make no equal chunks, as a job may have them that draws each of its own, and the answer
     warns of it. A strategy that breaks a rule or does not fit in memory comes back with status ``infeasible`` and the
-    reasons, in the first case with the nearest that works unless ``near`` is False, in the second with its prediction.
+    reasons and the nearest that works, unless ``near`` is False; in the second case with its prediction too.
     ``as_ran`` prices what really ran though it breaks a rule; the answer lists the rules with the price.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -281,10 +281,20 @@ def given_plan(
     except UnfilledPins as error:
         near_by = nearest_given(resolved.scenario, pins, layers) if near else None
         raise contradiction(error, pins, near_by[0] if near_by else None) from None
-    if isinstance(found, Given):
-        return _predicted(resolved, found)
-    advice = nearest_strategy(resolved.scenario, pins, layers) if near else None
-    return _infeasible(resolved, found).model_copy(update={"nearest": advice})
+    answer = _predicted(resolved, found) if isinstance(found, Given) else _infeasible(resolved, found)
+    if answer.strategy and not as_ran:
+        answer = answer.model_copy(update={"defaults": (*answer.defaults, *_plainest(answer.strategy, pins))})
+    if answer.status != "infeasible" or not near or as_ran:
+        return answer
+    return answer.model_copy(update={"nearest": nearest_strategy(resolved.scenario, pins, layers)})
+
+
+def _plainest(strategy: Strategy, pins: Mapping[str, Pin]) -> Iterator[str]:
+    """What a given strategy takes of its micro-batch and recomputation where nobody says it."""
+    if "micro_batch_size" not in pins:
+        yield f"micro-batch {strategy.micro_batch_size} (--micro-batch)"
+    if not pins.keys() & {"recompute", "recompute_modules", "recompute_num_layers"}:
+        yield f"recompute {strategy.recompute} (--recompute)"
 
 
 def _predicted(resolved: Resolved, given: Given) -> Plan:

@@ -87,8 +87,8 @@ def contradiction(error: UnfilledPins, pins: Mapping[str, Pin], changed: Values 
 
 
 def said(changed: Values) -> str:
-    """Pins that change: "tp 4, pp 8"."""
-    return ", ".join(f"{axis} {shown_value(axis, value)}" for axis, value in changed.items())
+    """Pins that change, as their options have them: "tp 4, zero 1"."""
+    return ", ".join(f"{FIELDS[axis].words[0]} {shown_value(axis, value)}" for axis, value in changed.items())
 
 
 def _flags(changed: Values) -> str:

@@ -22,7 +22,7 @@ from planner.errors import BadRequest
 from planner.explain.combination import nearest_given, said
 from planner.request.budget import Budget
 from planner.request.fields import FIELDS, optional_fields
-from planner.request.pins import Pin, parse_pins, shown_value
+from planner.request.pins import Pin, parse_pins
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, with_margin
 from planner.rules.divisors import divisors
@@ -255,6 +255,7 @@ TRIED: Final = 400
 """Values that are tried, the nearest first: by their number, so that a busy machine names the same as an idle one."""
 PRICED: Final = 40
 """Of these, what keeps to the rules and is split and priced."""
+_BATCH: Final = "global_batch_size"
 
 
 def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
@@ -262,10 +263,9 @@ def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequen
 
     Degrees and sizes a few times off come before other names. Data parallelism takes what other degrees leave.
     """
-    for axis, value, row in islice(_allowed(scenario, pins, layers), PRICED):
-        if (seconds := _seconds(scenario, row, layers)) is not None:
-            words = degrees_in_words(row, scenario)
-            return Advice(subject=f"{axis} {shown_value(axis, value)}", text=words, iteration_seconds=seconds)
+    for axis, value, there, row in islice(_allowed(scenario, pins, layers), PRICED):
+        if (seconds := _seconds(there, row, layers)) is not None:
+            return Advice(subject=said({axis: value}), text=degrees_in_words(row, there), iteration_seconds=seconds)
     if (found := nearest_given(scenario, pins, layers)) is None:
         return None
     changed, row = found
@@ -276,26 +276,51 @@ def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequen
 
 def _allowed(
     scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None
-) -> Iterator[tuple[str, int, Strategies]]:
-    """The strategies with one pin otherwise that break no rule, the nearest first."""
-    nearest = sorted(_others(scenario, pins), key=lambda other: _times_off(pins[other[0]], other[1]))
-    for axis, value in nearest[:TRIED]:
+) -> Iterator[tuple[str, int, Scenario, Strategies]]:
+    """The strategies with one pin or the batch otherwise that break no rule, the nearest first, TP over nodes last."""
+    for axis, value in sorted(_others(scenario, pins), key=lambda other: _apart(scenario, pins, *other))[:TRIED]:
         changed = {name: pin for name, pin in pins.items() if not (axis in MESH_AXES and name == "dp")}
+        there = replace(scenario, global_batch_size=value) if axis == _BATCH else scenario
         try:
-            row = single_strategy(scenario, changed | {axis: Pin(axis, (value,))}, layers)
-            if broken_rules(row, scenario, layers):
+            row = single_strategy(there, changed if axis == _BATCH else changed | {axis: Pin(axis, (value,))}, layers)
+            if broken_rules(row, there, layers):
                 continue
             if layers is not None:
-                checked_layers(layers, row, scenario)
+                checked_layers(layers, row, there)
         except BadRequest:  # degrees, a batch or layers that do not go together
             continue
-        yield axis, value, row
+        yield axis, value, there, row
 
 
 def _others(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[tuple[str, int]]:
-    """Every other value of one pinned axis."""
-    for axis, pin in pins.items():
-        yield from ((axis, value) for value in _values(scenario, axis) if value != pin.values[0])
+    """Every other value of one pinned axis, and of those that save memory; and batches that whole replicas divide."""
+    for axis, pin in (_plain() | pins).items():
+        others = (value for value in _values(scenario, axis) if value != pin.values[0])
+        yield from ((axis, value) for value in others if axis != "tp" or _whole_nodes(value, scenario))
+    degrees = {axis: pins[axis].values[0] for axis in ("tp", "cp", "pp", "micro_batch_size") if axis in pins}
+    tp, cp, pp, micro = (degrees.get(axis, 1) for axis in ("tp", "cp", "pp", "micro_batch_size"))
+    for whole in (replicas := max(scenario.gpus // (tp * cp * pp), 1) * micro, replicas * pp):
+        below = scenario.global_batch_size // whole * whole
+        yield from ((_BATCH, batch) for batch in (below, below + whole) if batch not in (0, scenario.global_batch_size))
+
+
+def _whole_nodes(tp: int, scenario: Scenario) -> bool:
+    """Whether tensor ranks lie within nodes, or fill several."""
+    node = max(scenario.group.gpus_per_node, 1)
+    return tp <= node or tp % node == 0
+
+
+def _plain() -> dict[str, Pin]:
+    """What saves memory or not without another layout, as it is where nobody pins it."""
+    return {"zero_stage": Pin("zero_stage", (0,)), "recompute": Pin("recompute", (0,))}
+
+
+def _apart(scenario: Scenario, pins: Mapping[str, Pin], axis: str, value: int) -> tuple[bool, float]:
+    """How far another value is from what was asked for; TP that begins to leave the node is farther than all else."""
+    if axis == _BATCH:
+        return False, abs(math.log(value / scenario.global_batch_size))
+    pin, node = (_plain() | pins)[axis], scenario.group.gpus_per_node
+    return axis == "tp" and value > max(node, pin.values[0]), _times_off(pin, value)
 
 
 def _values(scenario: Scenario, axis: str) -> Iterable[int]:

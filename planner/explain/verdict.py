@@ -100,12 +100,8 @@ def _compared(pinned: Plan, best: Plan, terms: Mapping[str, tuple[float, float]]
     if len(several := widths(pinned.strategy)) > 1:
         return _not_launchable(several, pinned, best, f"it would take {most}", least)
     if mine <= theirs * (1 + NOTABLE):
-        compared = (
-            f"it {needs} {most}{of}, the best {needs} {least}"
-            if by_memory or wall
-            else f"{most}, the best takes {least}"
-        )
-        return f"it is as good as the best plan: {compared}"
+        best_takes = "" if most == least else f", the best {needs} {least}"
+        return f"it is as good as the best plan: it {needs} {most}{of}{best_takes}"
     name = max(terms, key=lambda term: terms[term][0] - terms[term][1])
     (this, other), more = terms[name], "more" if by_memory else "longer"
     return (

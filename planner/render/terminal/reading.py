@@ -13,6 +13,7 @@ from rich.text import Text
 
 from planner.answer.text import format_gib, plural, short_seconds
 from planner.render.terminal.tables import columns, grid, indented, line, section
+from planner.request.fields import FIELDS
 
 _DEGREES: Final = ("tp", "cp", "pp", "vpp", "ep", "dp")
 _COPIES: Final = {"the model": ("tp", "cp", "pp"), "its experts": ("ep", "etp", "pp")}
@@ -93,9 +94,9 @@ def _table(values: Mapping[str, Any], origins: Mapping[str, str]) -> Table:
 
 
 def _named(name: str) -> str:
-    """A value's name, an axis's by itself; those that say a file's own sizes in words."""
+    """A value's name as its option has it; those that say a file's own sizes in words."""
     axis = name.removeprefix("pins.")
-    return _IN_STEPS.get(axis, axis)
+    return _IN_STEPS.get(axis) or (FIELDS[axis].words[0] if axis in FIELDS else _words(axis))
 
 
 _IN_STEPS: Final[Mapping[str, str]] = {

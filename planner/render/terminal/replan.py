@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hardware.units import format_quantity
-from planner.analyses.replan_document import Choice, Replan
+from planner.analyses.replan_document import Choice, OtherBatch, Replan
 from planner.answer.headline import degrees
 from planner.answer.text import format_percent, plural, short_seconds, strategy_in_words
 from planner.render.terminal.tables import grid, indented, line, printable, section
@@ -16,6 +16,8 @@ def render(found: Replan, console: Console) -> None:
     """The whole answer, within the width of the console."""
     found = printable(found, console)
     line(console, _answer(found), "bold")
+    if found.other_batch:
+        line(console, _proposed(found.other_batch))
     was = f"{plural(found.old_gpus, 'GPU')}, {short_seconds(found.old_iteration_seconds)} per iteration"
     line(console, f"It was {was}; the global batch is {found.global_batch_size:,} sequences.")
     line(console, f"Searched {', '.join(f'{count:,}' for count in found.counts)} GPUs: {found.statement}.")
@@ -39,6 +41,13 @@ def _answer(found: Replan) -> str:
     took, pause = short_seconds(choice.iteration_seconds), short_seconds(choice.moved.seconds)
     use = f"On {plural(found.gpus, 'GPU')} use {degrees(choice.plan.strategy)}{idle}"
     return f"{use}: {took} per iteration after a pause of {pause}."
+
+
+def _proposed(other: OtherBatch) -> str:
+    """What another batch would gain."""
+    took = f"{short_seconds(other.iteration_seconds)} per iteration on {plural(other.gpus, 'GPU')}"
+    why = f"which divides among {plural(other.copies, 'replica')}"
+    return f"With --global-batch {other.global_batch_size}, {why}: {took}, {other.faster:.1%} more tokens per second."
 
 
 def _cells(choice: Choice) -> tuple[str, ...]:

@@ -23,6 +23,9 @@ from planner.render.terminal.tables import grid, line, print_assumed, warned
 _UNDISTURBED: Final = ("fits", "MFU")
 _WITH_INTERRUPTIONS: Final = ("spares", "goodput")
 """What breaks is in the wall time and the cost; an iteration and its MFU are undisturbed."""
+_LITTLE: Final = 0.6
+"""Probability below which there is next to no slack, and errors that are no mirror images of each other count."""
+_NO_SLACK: Final = " That is the most to expect: measured runs are more often slower than predicted than faster."
 _SURE: Final = ("in budget", "in time", "in limits")
 _BATCHES: Final = "batches differ between sizes, and with them the iterations' efficiency; --global-batch compares one"
 """Of sizes that train with other batches, which their times and costs depend on."""
@@ -80,7 +83,8 @@ def _probably(found: Size) -> str:
     other = f"; {plural(found.surer.gpus, 'GPU')} with {probability_words(surer)}" if found.surer and surer else ""
     memory = "" if near.fit_probability is None else f" Memory fits with {probability_words(near.fit_probability)}."
     who = f"{plural(near.gpus, 'GPU')} meet{'s' if near.gpus == 1 else ''}"
-    return f"{who} {asked} with a probability of {probability_words(chance)}{other}.{memory}"
+    slack = _NO_SLACK if chance < _LITTLE else ""
+    return f"{who} {asked} with a probability of {probability_words(chance)}{other}.{slack}{memory}"
 
 
 def _limits(found: Size) -> int:

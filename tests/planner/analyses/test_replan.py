@@ -334,3 +334,17 @@ def test_the_job_is_planned_anew_by_what_it_was_planned_for(objective):
     assert found.fastest.plan.value <= found.nearest.plan.value <= 1.1 * found.fastest.plan.value * (1 + 1e-9)
     assert found.nearest.slower == pytest.approx(found.nearest.plan.value / found.fastest.plan.value - 1.0, abs=1e-9)
     assert found.statement.startswith(f"proved {'to need the least memory' if objective == 'memory' else ''}")
+
+
+def test_a_batch_that_the_copies_left_divide_is_proposed_and_never_taken():
+    asked = {"model": "llama3.1-405b", "cluster": "meta-24k", "global_batch_size": 2048, "reasons": False}
+    old = plan(PlanRequest(gpus=16384, **asked))
+    found = replan(old, 16376)
+    assert found.global_batch_size == found.fastest.plan.strategy.global_batch_size == 2048
+    other = found.other_batch
+    assert other.global_batch_size % other.copies == 0
+    again = replan(old, 16376, global_batch_size=other.global_batch_size)
+    assert again.fastest.iteration_seconds <= other.iteration_seconds * (1 + 1e-9)
+    assert again.other_batch is None
+    rates = 2048 / found.fastest.iteration_seconds, other.global_batch_size / other.iteration_seconds
+    assert rates[1] / rates[0] - 1.0 == pytest.approx(other.faster)

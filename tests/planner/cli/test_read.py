@@ -41,9 +41,9 @@ def test_the_answer_comes_first_and_every_value_names_its_file(files, monkeypatc
     assert "it can be priced" in first or "it can be priced" in lines[0]
     assert any("ds.json: a configuration of DeepSpeed" in line for line in lines)
     assert any("config.json: a Hugging Face model configuration" in line for line in lines)
-    assert any(line.split() == ["zero_stage", "3", "ds.json"] for line in lines)
+    assert any(line.split() == ["zero", "3", "ds.json"] for line in lines)
     assert any(line.split() == ["gpus", "8", "--gpus"] for line in lines)
-    assert any(line.split() == ["global_batch_size", "64", "follows"] for line in lines)
+    assert any(line.split() == ["global-batch", "64", "follows"] for line in lines)
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
@@ -295,7 +295,7 @@ def test_files_that_files_name_are_listed_and_each_value_has_its_own(tmp_path, m
         lines = [line.split() for line in done.stdout.splitlines()]
         assert {"train.sh:", "acc.yaml:", "d.json:"} <= {word for line in lines for word in line}
         origins = {line[0]: line[-1] for line in lines if line}
-        whose = {"gpus": "acc.yaml", "zero_stage": "d.json", "precision": "train.sh", "micro_batch_size": "train.sh"}
+        whose = {"gpus": "acc.yaml", "zero": "d.json", "precision": "train.sh", "micro-batch": "train.sh"}
         assert {name: origins[name] for name in whose} == whose
     (tmp_path / "d.json").write_text(json.dumps(zero | {"bf16": {"enabled": True}}))
     assert "bf16       d.json" in run("read", "train.sh").stdout

@@ -50,7 +50,7 @@ def test_a_search_names_one_too(pins):
 def test_several_rules_that_pins_break_are_answered_with_what_changes():
     found = predict(asked({"tp": 8, "pp": 1, "vpp": 3, "micro_batch_size": 1, "schedule": "gpipe"}))
     assert found.status == "infeasible"
-    changed = dict(one.split() for one in found.nearest.subject.split(", "))
+    changed = {AXES[word]: value for word, value in map(str.split, found.nearest.subject.split(", "))}
     assert predict(asked({"tp": 8, "pp": 1, "vpp": 3, "micro_batch_size": 1, "schedule": "gpipe"} | changed)).fits
 
 

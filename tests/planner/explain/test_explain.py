@@ -241,7 +241,7 @@ def test_the_best_plan_of_the_same_degrees_is_told_by_what_is_otherwise():
     asked = PlanRequest(model="llama3-8b", gpus=64, stack="torchtitan", framework="torchtitan", global_batch_size=64)
     pins = {"dp": 64, "zero_stage": 3, "recompute": "selective", "micro_batch_size": 1}
     found = why_not(asked.model_copy(update={"pins": pins}))
-    assert found.best == "DP 64, zero_stage 2 instead of 3, recompute none instead of selective"
+    assert found.best == "DP 64, ZeRO 2 instead of 3, recompute none instead of selective"
 
 
 @pytest.mark.parametrize("framework", ["deepspeed", "torchtitan", "nanotron", "maxtext", "paddle", "megatron-lm"])

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from planner import PlanRequest, plan
+from planner import PlanRequest, plan, predict
 from planner.cli import main
 from planner.explain.infeasible import deciding_rules, rejections
 from planner.request.pins import parse_pins
@@ -101,3 +101,16 @@ def test_where_nothing_near_works_what_was_tried_is_said():
     assert (answer.status, answer.nearest) == ("infeasible", None)
     assert answer.nothing_near.startswith("fewer pins; up to 64 times as many GPUs, and fewer than 8; without one of ")
     assert "--memory-margin 0.1" in answer.nothing_near
+
+
+def test_a_batch_nearby_is_named_before_tensor_ranks_over_several_nodes():
+    asked = {"model": "megascale-530b", "gpus": 11200, "pins": {"tp": 8, "pp": 35, "vpp": 3}}
+    refused = predict(PlanRequest(**asked, global_batch_size=6160))
+    assert refused.nearest.subject == "global-batch 5600"
+    assert predict(PlanRequest(**asked, global_batch_size=5600)).fits
+
+
+def test_what_does_not_fit_is_told_the_sharding_under_which_it_does():
+    asked = {"model": "palm-540b", "gpus": 6144, "cluster": "tpu-v4", "global_batch_size": 2048}
+    assert predict(PlanRequest(**asked, pins={"tp": 12})).nearest.subject == "zero 3"
+    assert predict(PlanRequest(**asked, pins={"tp": 12, "zero_stage": 3})).fits
