@@ -109,6 +109,7 @@ def _experts(model: Model, moe: Experts) -> dict[str, Any]:
         "top_k": moe.top_k,
         "expert_ffn_hidden_size": moe.expert_ffn_hidden_size,
         "moe_grouped_gemm": True,
+        "router_pre_softmax": moe.top_k == 1 and not model.router_steered,  # of one score a softmax has no gradient
         "moe_layer_freq": frequency if some else None,
         "shared_expert_ffn_hidden_size": moe.shared_expert_ffn_hidden_size if shared else None,
         "shared_expert_gate": bool(shared and moe.shared_expert_gate),

@@ -164,3 +164,10 @@ def test_what_megatron_s_arguments_cannot_say_of_a_model_is_said(name, lack):
     remarks = " ".join(export(plan, "megatron-lm").remarks)
     assert ("the model is not complete" in remarks) == (lack is not None)
     assert (lack or "") in remarks
+
+
+def test_of_one_expert_a_token_scores_are_normalised_before_it_is_chosen():
+    """Megatron-LM refuses to choose one expert first, whose softmax would have no gradient."""
+    words = {name: export(best(PlanRequest(model=name, gpus=256, reasons=False)), "megatron-lm").program for name in (
+        "llama4-scout", "mixtral-8x7b")}  # fmt: skip
+    assert ["--moe-router-pre-softmax" in found for found in words.values()] == [True, False]
