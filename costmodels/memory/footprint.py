@@ -93,8 +93,8 @@ def footprints(
     sums = _stage_sums(strategies, memory, at, scenario, splits)
     layers = np.concatenate([split.layers for split in splits])
     found = _peaks(by_stage, at, scenario, stages=stages, layers=layers, sums=sums)
-    columns, ends = [getattr(found, field.name) for field in fields(Footprint)], accumulate(counts)
-    return [Footprint(*(column[end - pp : end] for column in columns)) for pp, end in zip(counts, ends, strict=True)]
+    columns, after = [getattr(found, field.name) for field in fields(Footprint)], accumulate(counts)
+    return [Footprint(*(column[end - pp : end] for column in columns)) for pp, end in zip(counts, after, strict=True)]
 
 
 def _peaks(
