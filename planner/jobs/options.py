@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -140,6 +140,11 @@ def _words(value: Any) -> list[str]:
         return []
     several = value if isinstance(value, list | tuple) else [value]
     return [f"{one:g}" if isinstance(one, float) else str(one) for one in several]
+
+
+def without_price(word: str, value: object, priced: Collection[str]) -> BadRequest:
+    """The refusal of an option's value, with those that have a price."""
+    return BadRequest(f"{word}: {value!r:.40} is not priced; {', '.join(priced)} {'are' if len(priced) > 1 else 'is'}")
 
 
 def applicable(remarks: Mapping[str, bool]) -> tuple[str, ...]:
@@ -276,7 +281,7 @@ class Document:
         if option.kind == "choice":
             known = {word.lower(): meant for word, meant in option.values.items()}
             if not isinstance(value, str) or value.lower() not in known:
-                raise BadRequest(f"{shown}: {value!r:.40} is not priced; {', '.join(option.values)} are")
+                raise without_price(shown, value, option.values)
             return known[value.lower()]
         return value
 
@@ -344,7 +349,7 @@ class Arguments(Tracked):
             return True
         if option.kind == "choice":
             if value not in option.values:
-                raise BadRequest(f"--{word}: {value!r:.40} is not priced; {', '.join(option.values)} are")
+                raise without_price(f"--{word}", value, option.values)
             return option.values[value]
         return value if option.kind == "text" else self._number(word, value, option.least)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,6 @@ from planner.jobs import documents
 from planner.jobs.accelerate import read as accelerate
 from planner.jobs.assemble import FilesOfJob, read_files
 from planner.jobs.deepspeed import read as deepspeed
-from planner.jobs.imported import ImportedJob
 from planner.jobs.internevo import read as internevo
 from planner.jobs.llmfoundry import read as llmfoundry
 from planner.jobs.logs.tables import log_reader
@@ -56,8 +55,3 @@ def read_job(given: Sequence[Path | JobFile], context: Context, form: str | None
     if form is not None and form not in forms():
         raise BadRequest(f"--from: unknown kind {form!r}; there are {', '.join(forms())}")
     return read_files(given, context, READERS, form)
-
-
-def import_job(form: str, path: Path, *, known: Collection[str] = ()) -> ImportedJob:
-    """What one file of a kind says, where the fields that are ``known`` are given elsewhere."""
-    return read_job([path], Context(known=known), form).job

@@ -15,6 +15,7 @@ from itertools import pairwise, takewhile
 from typing import Any, Final
 
 from planner.errors import BadRequest
+from planner.jobs.options import without_price
 from planner.jobs.reader import Launch
 from planner.jobs.values import data, each_name, pattern, words
 
@@ -144,7 +145,7 @@ def _meant(name: str, values: Sequence[str], stands_for: str | Mapping[str, str]
         return options_of([part for word in shlex.split(stands_for) for part in (values if word == "{}" else [word])])
     value = " ".join(values).lower() or "true"
     if value not in stands_for:
-        raise BadRequest(f"--{name}: {value!r:.40} is not priced; {', '.join(stands_for)} are")
+        raise without_price(f"--{name}", value, stands_for)
     return options_of(shlex.split(stands_for[value]))
 
 

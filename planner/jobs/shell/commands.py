@@ -193,12 +193,11 @@ _ABOUT: Final = frozenset(words(data("shell/words")["about"]))
 def _printed(shell: Shell, words: tuple[str, ...]) -> Status:
     """A program that starts nothing: what it prints, where that follows from its words and what it reads."""
     program = PROGRAMS.get(PurePath(words[0]).name)
-    done = program(shell, list(words[1:])) if program else None
-    if done is None:
+    printed = program(shell, list(words[1:])) if program else None
+    if printed is None:
         return _ended(shell, words)
-    printed, status = done if isinstance(done, tuple) else (done, True)
     shell.write(printed)
-    return status
+    return True
 
 
 def _after_unknown(shell: Shell, words: tuple[str, ...]) -> Status:

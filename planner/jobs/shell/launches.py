@@ -128,7 +128,7 @@ def _is_other(words: Sequence[str]) -> bool:
     """Whether the first program of Python among some words does something other than training, by its name."""
     name = next((PurePath(word).name for word in words if word.endswith(".py")), "")
     found, trains = _OTHER.search(name), _TRAINING.match(name)
-    return bool(found) and not (trains and (trains[1] or found.start()))
+    return found is not None and not (trains and (trains[1] or found.start()))
 
 
 def _python(rest: list[str]) -> bool:

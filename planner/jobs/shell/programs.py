@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from planner.jobs.shell.state import Shell, Status, is_known
+from planner.jobs.shell.state import Shell, is_known
 from planner.jobs.shell.variables import calculated, value_of
 
-Done = str | tuple[str, Status] | None
-"""What a program prints, with its end where that is not success; None where it is not known."""
+Done = str | None
+"""What a program prints; None where it is not known."""
 Program = Callable[[Shell, list[str]], Done]
 
 _ESCAPED: Final = {"n": "\n", "t": "\t", "\\": "\\", "r": "\r", "a": "\a", "b": "\b", "0": "\0", "e": "\x1b", '"': '"'}
@@ -168,53 +168,6 @@ def _columns(found: re.Match[str], lines: Sequence[str]) -> Iterator[str]:
         yield (separator.join(picked) if separator in line else line) + "\n"
 
 
-def _tr(shell: Shell, words: list[str]) -> Done:
-    sign = words.pop(0) if words and words[0].startswith("-") else ""
-    sets = [_unescaped(one) for one in words]
-    text = _known_input(shell, []) if sign in {"", "-d"} and len(sets) == (1 if sign else 2) else None
-    if text is None:
-        return None
-    first, second = (_characters(one) for one in (sets[0], sets[1] if len(sets) > 1 else ""))
-    if sign:
-        return "".join(one for one in text if one not in first)
-    second = second.ljust(len(first), second[-1:]) if second else first
-    return text.translate(str.maketrans(first, second[: len(first)]))
-
-
-def _characters(text: str) -> str:
-    classes = {"[:upper:]": "A-Z", "[:lower:]": "a-z", "[:digit:]": "0-9", "[:space:]": " \t\n\r", "[:blank:]": " \t"}
-    for name, meant in classes.items():
-        text = text.replace(name, meant)
-    return re.sub(r"(.)-(.)", lambda at: "".join(map(chr, range(ord(at[1]), ord(at[2]) + 1))), text)
-
-
-def _grep(shell: Shell, words: list[str]) -> Done:
-    """A plain word looked for in a known text."""
-    signs = [one for one in words if re.fullmatch(r"-[qioEcFwv]+", one)]
-    rest = [one for one in words if one not in signs]
-    text = _known_input(shell, rest[1:]) if rest and is_known(rest[0]) else None
-    flags = "".join(signs)
-    if text is None or (not re.fullmatch(r"[\w .,:/|^$=-]*", rest[0]) or "w" in flags):
-        return None
-    wanted = re.compile(rest[0] if "E" in flags else rest[0].replace("|", r"\|"), re.IGNORECASE if "i" in flags else 0)
-    lines = [one for one in text.splitlines() if bool(wanted.search(one)) != ("v" in flags)]
-    if "q" in flags:
-        return "", bool(lines)
-    if "c" in flags:
-        return f"{len(lines)}\n", bool(lines)
-    shown = [found[0] for one in lines for found in wanted.finditer(one)] if "o" in flags else lines
-    return "".join(f"{one}\n" for one in shown), bool(lines)
-
-
-def _awk(found: re.Match[str], lines: Sequence[str]) -> Iterator[str]:
-    """The number of fields, or one of them."""
-    for line in (one.rstrip("\n") for one in lines):
-        cells = line.split(found[1]) if found[1] and found[1] != " " else line.split()
-        wanted = len(cells) if found[2] == "$NF" else int(found[2][1:] if found[2] != "NF" else 0)
-        field = "".join(cells[wanted - 1 : wanted]) if wanted else line
-        yield f"{len(cells) if found[2] == 'NF' else field}\n"
-
-
 def _tee(shell: Shell, words: list[str]) -> Done:
     text = _read(shell, [])
     if text is None:
@@ -225,16 +178,12 @@ def _tee(shell: Shell, words: list[str]) -> Done:
     return text
 
 
-def _calculator(shell: Shell, text: str | None, shown: str) -> Done:
+def _expr(shell: Shell, words: list[str]) -> Done:
     """Whole numbers only: what has a point is left alone."""
-    if text is None or not re.fullmatch(r"[\d\s+*/%()-]*", "".join(one for one in text if is_known(one))):
+    text = " ".join(words).strip()
+    if not re.fullmatch(r"[\d\s+*/%()-]*", "".join(one for one in text if is_known(one))):
         return None
-    return calculated(shell, text.strip(), shown.format(text.strip())) + "\n"
-
-
-def _bc(shell: Shell, words: list[str]) -> Done:
-    text = _read(shell, [])
-    return None if words else _calculator(shell, text, "$(echo {} | bc)")
+    return calculated(shell, text, f"$(expr {text})") + "\n"
 
 
 def _copy(shell: Shell, words: list[str]) -> Done:
@@ -252,16 +201,10 @@ def _xargs(shell: Shell, words: list[str]) -> Done:
 _LINES: Final = r"(?:-n *|-)?(\d*)"
 PROGRAMS: Final[dict[str, Program]] = {
     "echo": _echo, "printf": _printf, "seq": _seq, "wc": _wc, "basename": _basename, "dirname": _dirname,
-    "realpath": _real_path, "readlink": _real_path, "tr": _tr, "grep": _grep, "tee": _tee, "bc": _bc, "cp": _copy,
+    "realpath": _real_path, "readlink": _real_path, "tee": _tee, "cp": _copy,
     "xargs": _xargs, "pwd": lambda shell, words: (value_of(shell, "PWD") or ".") + "\n",
     "cat": lambda shell, words: None if any(re.match("-.", one) for one in words) else _read(shell, words),
-    "expr": lambda shell, words: _calculator(shell, " ".join(words), "$(expr {})"),
+    "expr": _expr,
     "cut": _filter(r"(?:-d *(?P<a>.) )?-f *(?P<n>[\d,-]+)(?: -d *(?P<b>.))?", _columns),
     "head": _filter(_LINES, lambda found, lines: lines[: int(found[1] or 10)]),
-    "tail": _filter(_LINES, lambda found, lines: lines[-int(found[1] or 10) :]),
-    "awk": _filter(r"(?:-F *'?(.)'? )?\{ *print *(NF|\$(?:\d+|NF)) *;? *\}", _awk),
-    "sed": _filter(  # one replacement of plain text
-        r"(?:-[er] )?s(.)([\w .,:=/_-]+)\1([\w .,:=/_-]*)\1(g?)",
-        lambda found, lines: (re.sub(found[2], found[3], one, count=0 if found[4] else 1) for one in lines),
-    ),
 }  # fmt: skip

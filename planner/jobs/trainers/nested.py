@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from planner.errors import BadRequest
 from planner.jobs.imported import ImportedJob, Length, joined
-from planner.jobs.options import present
+from planner.jobs.options import present, without_price
 from planner.jobs.reader import CommandReader, Context, DocumentReader, JobFile, Launch, configured, reader_of_tables
 from planner.jobs.shell.processes import processes
 from planner.jobs.trainers.family import by_ulysses, full_shard, on_own_kernels, plain_words, trainer, tuned
@@ -123,7 +123,7 @@ def _litgpt_job(document: Mapping[str, Any], context: Context, way: str = "") ->
     gpus, sharded = devices and devices * nodes, devices is None or devices * nodes > 1
     precision = str(made.pop("precision", _USUAL)).lower()
     if precision not in _FORMATS:
-        raise BadRequest(f"precision: {precision!r:.40} is not priced; {', '.join(_FORMATS)} are")
+        raise without_price("precision", precision, _FORMATS)
     products, weights = _FORMATS[precision]
     low_rank = way == "finetune_lora" or (not way and "lora_r" in made)
     asked = [name for name in said["modules"] if truth(made.pop(name, name in _QUERY_VALUE))]

@@ -8,9 +8,9 @@ import pytest
 from planner import PlanRequest, predict
 from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.imported import complete
-from planner.jobs.readers import import_job
 from planner.jobs.registry import export
 from tests.each import each
+from tests.planner.jobs.scripts import import_job
 
 CASES = Path(__file__).parent / "cases"
 MICRO = "train_micro_batch_size_per_gpu"

@@ -35,6 +35,8 @@ def predicted(tmp_path, words, *more):
         ("--recompute-activations", {"recompute": "selective"}, None),
         ("--moe-layer-recompute", {"recompute": "selective", "recompute_modules": "core_attn,moe"}, None),
         ("--recompute-granularity selective --recompute-modules mlp", {"recompute_modules": "mlp"}, None),
+        ("--optimizer-offload-fraction 0.0", {"offload": "none"}, None),
+        ("--optimizer-cpu-offload --optimizer-offload-fraction 0.0", {"offload": "none"}, None),
         (f"{FULL}block --recompute-num-layers 16", {"recompute": "full"}, None),
         (f"{FULL}block --recompute-num-layers 0", {"recompute": "none"}, None),
         (f"{FULL}block --recompute-num-layers 15", {"recompute": "partial"}, (15, 15)),

@@ -17,9 +17,10 @@ from planner.jobs.maxtext.read import maxtext_job
 from planner.jobs.nanotron import options as nanotron_options
 from planner.jobs.nanotron.read import nanotron_job
 from planner.jobs.reader import Context, JobFile
-from planner.jobs.readers import import_job, read_job
+from planner.jobs.readers import read_job
 from planner.jobs.yaml_text import yaml_text
 from tests.each import each
+from tests.planner.jobs.scripts import import_job
 
 FSDP1 = {
     "distributed_type": "FSDP",

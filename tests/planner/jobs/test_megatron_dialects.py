@@ -209,7 +209,7 @@ def test_experts_of_mindspeed_are_read():
     [
         (ASCEND + "--schedules-method dualpipev", "--schedules-method: DualPipe's folded pipeline is not priced"),
         (ASCEND + "--tp-2d", "--tp-2d: two-dimensional tensor parallelism is not priced"),
-        (DEEPSPEED + "--mlp-type residual", "--mlp-type: 'residual' is not priced; standard are"),
+        (DEEPSPEED + "--mlp-type residual", "--mlp-type: 'residual' is not priced; standard is"),
         (DEEPSPEED + "--enable-zbh1-pipeline", "--stack zero-bubble prices zero-bubble pipelines"),
         (ASCEND + "--noop-layers 99", "--noop-layers: '99' is not a layer; there are 24, counted from 0"),
         (ASCEND + "--pipeline-model-parallel-size 2 --num-layer-list 13,12", "expected 24 layers on 2 stages"),

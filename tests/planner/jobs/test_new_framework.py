@@ -15,8 +15,8 @@ from planner.jobs.imported import ImportedJob, complete
 from planner.jobs.job import Export, Inexpressible
 from planner.jobs.options import Document, Options, rows
 from planner.jobs.reader import DocumentReader
-from planner.jobs.readers import import_job
 from planner.jobs.registry import TARGETS, Target, export
+from tests.planner.jobs.scripts import import_job
 
 RULES = (
     FrameworkRule("toy-pipeline", ("pp",), "no pipeline; pp is {pp}", "toy.parallel", when.one("pp")),

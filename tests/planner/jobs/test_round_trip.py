@@ -9,9 +9,10 @@ from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.imported import complete
 from planner.jobs.job import assumed_stack
 from planner.jobs.reader import CommandReader, DocumentReader
-from planner.jobs.readers import READERS, import_job
+from planner.jobs.readers import READERS
 from planner.jobs.registry import TARGETS, export
 from tests.conformance.plans import label, random_plans
+from tests.planner.jobs.scripts import import_job
 
 READ = {
     one.framework or one.form: one.form for one in reversed(READERS) if isinstance(one, DocumentReader | CommandReader)

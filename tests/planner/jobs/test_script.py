@@ -43,6 +43,32 @@ def test_of_several_launches_the_one_is_read_that_is_named(tmp_path):
         read(tmp_path, text, launch=3)
 
 
+def test_the_only_arm_that_trains_is_assumed_where_nobody_says_which(tmp_path):
+    text = f'if [ "$1" = convert ]; then\n  python convert.py --x 1\nelse\n  python pretrain_gpt.py {SIZES}\nfi\n'
+    job = read(tmp_path, text).job
+    assert job.missing == ()
+    assert job.fields["seq_length"] == 1024
+    (said,) = [line for line in job.assumed if "nothing else trains" in line]
+    assert said.startswith("line 4 trains where $1 other than convert (line 1)")
+
+
+def test_launches_are_not_listed_where_many_values_are_asked_for(tmp_path):
+    arms = "".join(f'if [ "${name}" = a ]; then O="$O --{name} 1"; else O="$O --{name} 2"; fi\n' for name in "ABCD")
+    (*asked, last) = read(tmp_path, f"{arms}python pretrain_gpt.py {SIZES} $O\n").job.missing
+    assert len(asked) == 3
+    assert last.startswith("--env D=a")
+
+
+def test_what_is_missing_is_named_as_the_script_writes_it(tmp_path):
+    line = "deepspeed train.py --model_name_or_path m --per_device_train_batch_size 1 --deepspeed $CONFIG --fp16 True"
+    assert any(one.startswith("deepspeed ${CONFIG} says how") for one in read(tmp_path, line).job.missing)
+
+
+def test_a_script_that_comes_to_no_training_says_why_where_that_is_known(tmp_path):
+    with pytest.raises(BadFile, match=r"; line 2 ends the script before it starts a training; give what it asks for"):
+        read(tmp_path, f'M="${{1:-}}"\n[ -z "$M" ] && exit 1\npython pretrain_gpt.py {SIZES} --load $M\n')
+
+
 def test_a_script_that_runs_another_one_beside_it_is_that_one_s_job(tmp_path):
     (tmp_path / "inner.sh").write_text(f"torchrun --nproc-per-node 8 --nnodes 2 pretrain_gpt.py {SIZES} --bf16\n")
     job = read(tmp_path, "#!/bin/bash\nexport A=1\nbash inner.sh\n").job

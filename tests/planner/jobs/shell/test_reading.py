@@ -173,10 +173,19 @@ def test_what_the_grammar_stumbles_over_is_read_as_the_shell_takes_it(script, ex
         "pip install -r x",
         "python -m pip install x",
         "echo torchrun",
+        "torchrun --nproc-per-node 8 generate_samples_gpt.py --num-layers 2",
+        "deepspeed tools/hf2megads_weight_converter.py --num-layers 2",
+        "accelerate launch --num_processes 8 merge_sft.py --x 1",
+        "python -m torch.distributed.run --nproc_per_node 8 examples/evaluate.py --x 1",
     ],
 )
 def test_what_trains_nothing_is_no_launch(line):
     assert words(line) == []
+
+
+@each("program", ["internvl_chat_pretrain.py", "llava_chat_finetune.py", "run_train_and_eval.py"])
+def test_a_program_whose_name_begins_or_ends_in_training_trains(program):
+    assert words(f"torchrun {program} --x 1") == [f"torchrun {program} --x 1"]
 
 
 def test_a_script_that_ends_for_want_of_arguments_says_where():
