@@ -82,8 +82,8 @@ def own_batch(request: PlanRequest, model: Model, cluster: Cluster, supports: Su
     if pinned is not None:
         return batch if pinned % rest == 0 else None
     heads = few and model.num_heads % odd == 0 and group.tiers[0].domain >= WIDE_DOMAIN * odd
-    layers = supports.ends_as_layers and _has_even_stages(model.num_layers, gpus, odd, needed)
-    return batch if odd == 1 or heads or layers else None
+    layers = supports.ends_as_layers and (odd == 1 or _has_even_stages(model.num_layers, gpus, odd, needed))
+    return batch if layers or heads else None
 
 
 def _pinned_ranks(request: PlanRequest) -> int | None:
