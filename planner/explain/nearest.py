@@ -294,7 +294,7 @@ def _allowed(
 
 def _others(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[tuple[str, int]]:
     """Every other value of one pinned axis, and of those that save memory; and batches that whole replicas divide."""
-    for axis, pin in (_plain() | pins).items():
+    for axis, pin in {**_plain(), **pins}.items():
         others = (value for value in _values(scenario, axis) if value != pin.values[0])
         yield from ((axis, value) for value in others if axis != "tp" or _whole_nodes(value, scenario))
     degrees = {axis: pins[axis].values[0] for axis in ("tp", "cp", "pp", "micro_batch_size") if axis in pins}
@@ -319,7 +319,7 @@ def _apart(scenario: Scenario, pins: Mapping[str, Pin], axis: str, value: int) -
     """How far another value is from what was asked for; TP that begins to leave the node is farther than all else."""
     if axis == _BATCH:
         return False, abs(math.log(value / scenario.global_batch_size))
-    pin, node = (_plain() | pins)[axis], scenario.group.gpus_per_node
+    pin, node = {**_plain(), **pins}[axis], scenario.group.gpus_per_node
     return axis == "tp" and value > max(node, pin.values[0]), _times_off(pin, value)
 
 
