@@ -112,8 +112,6 @@ _OTHER: Final = re.compile(rf"(?i)(^|[/._-])({'|'.join(data('shell/words')['othe
 _TRAINING: Final = re.compile(
     r"(?i)((run_)?(pre_?)?train|fine_?tune|sft|dpo|grpo)|.+(train|tune|sft|[a-z]po)(_\w+)?\.py$"
 )
-    r"(?i)((run_)?(pre_?)?train|fine_?tune|sft|dpo|grpo)|.+(train|tune|sft|[a-z]po)(_\w+)?\.py$"
-)
 """Names of programs that train: they begin so, whatever else is in them, or have it behind other words."""
 _FILES: Final = (".yaml", ".yml", ".json", ".toml", ".py")
 
