@@ -146,6 +146,16 @@ def places(c: Columns, x: Scenario) -> Ints:
     return np.asarray(x.model.num_layers + sum(places_of_ends(x.model.num_layers, np.asarray(c["vpp"]))))
 
 
+def ends_alone(x: Scenario) -> int:
+    """Stages that may hold no layer, where layers go one a stage: those of the embedding and the head.
+
+    A framework that balances layers counts both as layers then; where a plan says the cut, nobody asked for more stages
+    than layers.
+    """
+    stack = x.stack.supports
+    return 2 * (stack.stage_cut == "balanced" and stack.ends_as_layers)
+
+
 def whole_groups(c: Columns, x: Scenario) -> Mask:
     batches = micro_batches(c, x.global_batch_size)
     return ~among(c, "schedule", ["interleaved-1f1b"]) | (batches % c["pp"] == 0)

@@ -40,7 +40,7 @@ RULES: tuple[Rule, ...] = (
          near=near.dividing("tp", lambda x: math.gcd(x.model.hidden_size, x.model.ffn_hidden_size))),
     Rule("layers", "must", ("pp",),
          "pp {pp} is more than the {num_layers} layers of {model}, so some stages would be empty",
-         "arithmetic", lambda c, x: c["pp"] <= x.model.num_layers),
+         "arithmetic", lambda c, x: c["pp"] <= x.model.num_layers + when.ends_alone(x)),
     Rule("shared-blocks", "must", ("pp",),
          "pp {pp} would split layers that share their weights; {model} needs pp 1",
          "one set of weights has one owner", lambda c, x: (c["pp"] == 1) | (x.model.shared_blocks is None)),
@@ -274,6 +274,9 @@ RULES: tuple[Rule, ...] = (
 """Every rule but memory, in the order in which they are tried."""
 
 GROUP_RULES: tuple[Rule, ...] = (
+    Rule("group-layers", "must", ("pp",),
+         "pp {pp} is more than the {num_layers} layers of {model}; over several node groups every stage "
+         "has a layer", "arithmetic", lambda c, x: c["pp"] <= x.model.num_layers),
     Rule("group-chunks", "must", ("vpp",),
          "vpp {vpp} does not divide the {num_layers} layers into equal chunks; over several node groups "
          "embedding and head do not count as layers", "arithmetic", lambda c, x: x.model.num_layers % c["vpp"] == 0),

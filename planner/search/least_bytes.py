@@ -43,7 +43,8 @@ def least_bytes(rows: Strategies, scenario: Scenario) -> Floats:
     layers, place = rows.distinct(*sorted(LAYER))
     kept = np.min([average_activation_bytes(some, scenario) for some in _recomputed(_plain(layers), scenario)], axis=0)
     share = scenario.trained_depth * scenario.model.num_layers / (scenario.model.num_layers + ENDS)
-    bare = (layers.pp > ENDS) * scenario.stack.supports.empty_ends  # stages without a layer
+    fewer = layers.pp > scenario.model.num_layers
+    bare = (layers.pp > ENDS) & (scenario.stack.supports.empty_ends | fewer)  # stages without a layer
     stays = (rows.offload != ACTIVATIONS) & np.isin(rows.recompute_modules, _masks(scenario))
     return states[inverse] + np.where(stays, (share * (1.0 - bare * ENDS / layers.pp) * kept)[place], 0.0)
 

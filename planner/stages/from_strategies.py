@@ -10,7 +10,7 @@ import numpy as np
 from costmodels.arrays import distinct_values
 from costmodels.iteration import RowSeconds, compose, stage_extras
 from costmodels.layout.layers_by_kind import kind_slices
-from costmodels.layout.split import Assignment, end_places, slice_layers
+from costmodels.layout.split import Assignment, end_places, even_stages, slice_layers
 from costmodels.layout.stage_contents import copies, ends, folded, in_flight, joined, stages_in_flight
 from costmodels.memory.limits import memory_limit
 from costmodels.memory.rows import RowBytes
@@ -286,7 +286,9 @@ def own_split(scenario: Scenario) -> Callable[[Model, int], list[int]] | None:
 
 
 def balanced(model: Model, stages: int) -> list[int]:
-    """Layers of every stage, as evenly as they go, more on the first stages."""
+    """Layers of every stage, as evenly as they go, more on the first stages; the ends alone have none."""
+    if stages > model.num_layers:
+        return [int(held) for held in even_stages(model.num_layers, stages, 1)]
     return [(model.num_layers + stages - 1 - stage) // stages for stage in range(stages)]
 
 

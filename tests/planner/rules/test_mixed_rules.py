@@ -11,6 +11,7 @@ from tests.each import each
 from tests.scenarios import ONE_F_ONE_B, toy_scenario
 
 PAIRS = {
+    "group-layers": ({"pp": 8}, {"pp": 16}),
     "group-width": ({"ranks": 8, "widest": 8}, {"ranks": 4, "widest": 8}),
     "group-batch": ({"dp": 4, "batch_width": 8}, {"dp": 4, "batch_width": 6}),
     "group-chunks": ({"vpp": 4}, {"vpp": 7}),

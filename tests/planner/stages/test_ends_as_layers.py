@@ -9,11 +9,14 @@ import pytest
 from costmodels.layout.layers_by_kind import kind_slices, kinds_held
 from costmodels.layout.split import Assignment, even_stages, places_of_ends
 from costmodels.model.layer_kinds import Depth, Kind
+from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.pricing import price_strategy
 from costmodels.strategy import strategies
 from planner import PlanRequest, plan, predict
 from planner.jobs.job import looped_chunks
 from planner.jobs.preview import launch
+from planner.rules.core import RULES
+from planner.search.least_bytes import least_bytes
 from planner.stages.from_strategies import assignment_of, fewest_layers, problem_of
 from planner.stages.solver import solve
 from tests.scenarios import INTERLEAVED, toy_hybrid, toy_model, toy_scenario, toy_stack
@@ -77,3 +80,19 @@ def test_where_layers_differ_an_end_costs_no_layer_in_whose_place_it_stands(patt
     fullest = float(priced.footprint.allocated.max())
     assert solve(replace(problem, memory_limit=fullest * (1 + 1e-9))).layers
     assert not solve(replace(problem, memory_limit=fullest * (1 - 1e-6))).layers
+
+
+@pytest.mark.parametrize(("pp", "held"), [(6, [1] * 6), (7, [*[1] * 6, 0]), (8, [0, *[1] * 6, 0])])
+def test_a_framework_that_balances_layers_leaves_the_ends_alone_on_stages_beyond_them(pp, held):
+    stack = toy_stack(ends_as_layers=True, uneven_stages=True, stage_cut="balanced", schedules=("none", "1f1b"))
+    scenario = toy_scenario(model=toy_model(num_layers=6), stack=stack, gpus=56 * 6)
+    row = strategies(pp=pp, dp=2, num_microbatches=8, schedule=SCHEDULE_NAMES.index("1f1b"))
+    (rule,) = (rule for rule in RULES if rule.name == "layers")
+    assert rule.passes({"pp": np.array(pp)}, scenario)
+    assert not rule.passes({"pp": np.array(9)}, scenario)
+    assert not rule.passes({"pp": np.array(7)}, replace(scenario, stack=toy_stack(ends_as_layers=True)))
+    assert fewest_layers(row, scenario).tolist() == [held]
+    for kind, again in ((Recompute.NONE, 0), (Recompute.FULL, 1)):
+        kept = replace(row, recompute=np.array([int(kind)]))
+        priced = price_strategy(kept, scenario, Assignment(np.array(held), np.array(held) * again))
+        assert least_bytes(kept, scenario) <= priced.footprint.allocated.max() * (1 + 1e-9)
