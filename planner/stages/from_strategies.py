@@ -220,7 +220,7 @@ def mixed_stage_problems(rows: MixedStrategies, seconds: MixedSeconds, memory: M
         activation_bytes=wide * memory.activation,
         checkpoint_bytes=wide * memory.checkpoint,
         recompute=modes[rows.recompute],
-        uneven=mixed.lead.stack.supports.uneven_stages or framework_split(mixed.lead) is not None,
+        uneven=mixed.lead.stack.supports.uneven_stages,
         working_bytes=memory.working,
         fewest=fewest_layers(rows, mixed.lead) // wide,
     )
@@ -288,7 +288,7 @@ def own_split(scenario: Scenario) -> Callable[[Model, int], list[int]] | None:
 def balanced(model: Model, stages: int) -> list[int]:
     """Layers of every stage, as evenly as they go, more on the first stages; the ends alone have none."""
     if stages > model.num_layers:
-        return even_stages(model.num_layers, stages, 1).tolist()
+        return [int(held) for held in even_stages(model.num_layers, stages, 1)]
     return [(model.num_layers + stages - 1 - stage) // stages for stage in range(stages)]
 
 
