@@ -109,8 +109,10 @@ _LAUNCHERS: Final = ("torch.distributed", "accelerate.commands", "paddle.distrib
 """Modules of Python that start processes of a training."""
 _OTHER: Final = re.compile(rf"(?i)(^|[/._-])({'|'.join(data('shell/words')['other_programs'].split())})")
 """Programs of Python that do something else: data, checkpoints, inference."""
-_TRAINING: Final = re.compile(r"(?i)((run_)?(pre_?)?train|fine_?tune|sft|dpo|grpo)|.+(train|tune|sft|dpo|grpo)\.py$")
-"""Names of programs that train: they begin so, whatever else is in them, or end so."""
+_TRAINING: Final = re.compile(
+    r"(?i)((run_)?(pre_?)?train|fine_?tune|sft|dpo|grpo)|.+(train|tune|sft|[a-z]po)(_\w+)?\.py$"
+)
+"""Names of programs that train: they begin so, whatever else is in them, or have it behind other words."""
 _FILES: Final = (".yaml", ".yml", ".json", ".toml", ".py")
 
 

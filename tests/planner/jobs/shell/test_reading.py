@@ -183,7 +183,10 @@ def test_what_trains_nothing_is_no_launch(line):
     assert words(line) == []
 
 
-@each("program", ["internvl_chat_pretrain.py", "llava_chat_finetune.py", "run_train_and_eval.py"])
+@each(
+    "program",
+    ["internvl_chat_pretrain.py", "internvl_chat_mpo.py", "llava_chat_finetune_lora.py", "run_train_and_eval.py"],
+)
 def test_a_program_whose_name_begins_or_ends_in_training_trains(program):
     assert words(f"torchrun {program} --x 1") == [f"torchrun {program} --x 1"]
 
