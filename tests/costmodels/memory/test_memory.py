@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costmodels.layer.context import exchange_bytes
 from costmodels.layout.split import Assignment
 from costmodels.layout.stage_contents import in_flight
 from costmodels.memory.activations import average_activation_bytes, layer_checkpoint_bytes
@@ -13,7 +14,7 @@ from costmodels.memory.peaks import loss_peak, standing_bytes
 from costmodels.memory.rows import row_bytes
 from costmodels.memory.states import state_bytes
 from costmodels.model.parameters import parameters
-from costmodels.names import SCHEDULE_NAMES, Recompute
+from costmodels.names import CP_KINDS, SCHEDULE_NAMES, Recompute
 from costmodels.pricing import row_assignment, stage_bytes
 from costmodels.stack.stack import stack
 from costmodels.strategy import strategies
@@ -92,6 +93,18 @@ def test_zero_stages_shard_optimizer_then_gradients_then_weights():
     assert state.optimizer == pytest.approx([12, 12 / 8, 12 / 8, 12 / 8])
     assert state.gradients == pytest.approx([4, 4, 4 / 8, 4 / 8])
     assert state.weights == pytest.approx([2, 2, 2, 2 / 8])
+
+
+def test_two_pieces_of_a_model_on_a_stage_are_replicas_that_share_what_is_sharded():
+    rows = strategies(pp=2, dp=4, zero_stage=1, sharding_degree=4, schedule=[1, SCHEDULE_NAMES.index("dualpipe")])
+    assert state_bytes(rows, toy_scenario()).optimizer == pytest.approx([12 / 4, 12 / 8])
+
+
+def test_what_context_ranks_exchange_is_held_on_every_stage():
+    rows = strategies(cp=2, cp_kind=[CP_KINDS.index(kind) for kind in ("p2p", "a2a")])
+    needed, held = exchange_bytes(rows, toy_scenario()), row_bytes(rows, toy_scenario()).everywhere
+    assert needed[0] > needed[1]
+    assert held[0] - held[1] == pytest.approx(needed[0] - needed[1])
 
 
 def test_single_precision_has_no_copies():

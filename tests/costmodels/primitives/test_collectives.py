@@ -59,6 +59,18 @@ def test_an_all_reduce_is_two_passes_of_the_ring_where_bandwidth_decides():
     assert ring == pytest.approx(2 * gather_seconds(GIGABYTE, tensor_group(8), toy_tiers()))
 
 
+def test_a_large_all_reduce_waits_for_every_step_of_both_passes():
+    tiers = toy_tiers(inner=toy_link(base=1e-5, step=1e-6))
+    moving = 2 * 1e9 * 3 / 4 / 100e9
+    assert all_reduce_seconds(GIGABYTE, tensor_group(4), tiers) == pytest.approx(2 * (1e-5 + 3e-6) + moving, rel=1e-9)
+
+
+def test_a_message_takes_its_latency_and_what_a_pair_of_ranks_reaches_of_the_link():
+    half = toy_link(base=1e-3).model_copy(update={"point_to_point": 0.5})
+    one, two = np.ones(1), np.full(1, 2.0)
+    assert send_seconds(GIGABYTE, one, two, toy_tiers(inner=half)) == pytest.approx(1e-3 + 1e9 / 50e9, rel=1e-9)
+
+
 def test_a_small_all_reduce_over_many_nodes_takes_the_tree():
     tiers = toy_tiers(node=1, outer=toy_link(bandwidth=10e9, step=1e-5))
     small, group = np.array([1e3]), tensor_group(64)

@@ -62,6 +62,17 @@ def test_every_chunk_sends_and_tensor_ranks_share_the_message():
     assert stage_send_seconds(split, alone)[0] == pytest.approx(whole)
 
 
+def test_sends_of_interleaved_chunks_are_hidden_as_their_stack_says():
+    rows, stack = strategies(pp=2, vpp=[1, 2], schedule=[2, 3]), toy_stack(pp=0.5, pp_interleaved=0.25)
+    hidden, open_ = (stage_send_seconds(rows, toy_scenario(stack=one)) for one in (stack, toy_stack(pp=1.0)))
+    assert hidden / open_ == pytest.approx([0.5, 0.25 / toy_stack(pp=1.0).overlap.pp_interleaved])
+
+
+def test_every_chunk_of_a_micro_batch_costs_the_host_its_overhead():
+    scenario = toy_scenario(stack=toy_stack(micro_batch_overhead="1 ms"))
+    assert row_seconds(strategies(pp=2, vpp=[1, 2], schedule=[2, 3]), scenario).host == pytest.approx([1e-3, 2e-3])
+
+
 @each(
     ("schedule", "vpp", "share"),
     [("1f1b", 1, 1 / 2), ("interleaved-1f1b", 2, 3 / 4), ("breadth-first", 4, 7 / 8), ("zb-v", 2, 1 / 2),
@@ -190,12 +201,12 @@ def test_a_tied_embedding_is_reduced_in_the_format_its_gradient_is_kept_in_whate
 
 def test_a_tied_embedding_is_reduced_between_the_first_and_the_last_stage_only():
     tied = toy_model().model_copy(update={"tied_embeddings": True})
-    rows = strategies(pp=[1, 2])
-    layer = Passes(np.zeros(2), np.zeros(2))
-    seconds = step_traffic(rows, toy_scenario(model=tied), layer).tied
-    assert seconds == pytest.approx([0.0, 2 * reduce_scatter(4 * 8192 * 1024, 2, 100e9)])
+    rows = strategies(pp=[1, 2, 2], tp=[1, 1, 2])
+    layer = Passes(np.zeros(3), np.zeros(3))
+    seconds, whole = step_traffic(rows, toy_scenario(model=tied), layer).tied, 4 * 8192 * 1024
+    assert seconds == pytest.approx([0.0, *(2 * reduce_scatter(whole / tp, 2, 100e9) for tp in (1, 2))])
     loose = toy_model().model_copy(update={"tied_embeddings": False})
-    assert step_traffic(rows, toy_scenario(model=loose), layer).tied.tolist() == [0.0, 0.0]
+    assert step_traffic(rows, toy_scenario(model=loose), layer).tied.tolist() == [0.0, 0.0, 0.0]
 
 
 @given(SECONDS, SECONDS, st.floats(0, 1), st.booleans())

@@ -125,6 +125,15 @@ def test_faster_hosts_and_links_never_hurt(scenario, seed, code, factor):
     assert (price(rows, faster).iteration <= price(rows, scenario).iteration * (1 + 1e-9)).all()
 
 
+def test_what_lies_on_the_host_passes_its_link_as_often_as_it_is_needed():
+    """By hand, with nothing to hide behind: gradients of 4 bytes out, weights of 2 in; parameters for every pass."""
+    seconds = step_offload_seconds(OFFLOADED, HOSTED, Passes(np.zeros(4), np.zeros(4)))
+    mine, link = updated_parameters(OFFLOADED, HOSTED), 0.75 * 50e9
+    step = cpu_adam_seconds(parameters=mine, word=12.0, bandwidth=host_stream(HOSTED))
+    assert seconds[OPTIMIZER] == pytest.approx((4 * mine / link + np.maximum(step, 2 * mine / link))[OPTIMIZER])
+    assert seconds[EVERYTHING] == pytest.approx((step + 2 * (2 + 4) * mine / link)[EVERYTHING])
+
+
 def test_gradients_hide_behind_the_last_backward_pass():
     hidden = HOSTED.stack.changed({"switches.overlap_grad_reduce": True})
     long = Passes(np.ones(4), np.ones(4))

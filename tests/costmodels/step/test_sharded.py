@@ -102,6 +102,11 @@ def test_parameters_kept_from_forward_to_backward_are_gathered_once_a_micro_batc
     assert row_bytes(rows, scenario).state.weights.tolist() == [2.0]
 
 
+def test_a_model_that_passes_forward_again_gathers_again():
+    once, again = (sharded(3, **task)[0].parameters for task in ({}, {"task": "dpo", "reference_model": "copy"}))
+    assert again == pytest.approx(2 * once)
+
+
 def test_a_head_in_the_unit_of_the_embedding_has_nothing_to_hide_behind():
     """A head in a unit of its own travels during the last layer, where the time of that allows."""
     layers = Passes(np.full(1, 1e3), np.full(1, 1e3))
