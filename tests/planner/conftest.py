@@ -9,7 +9,7 @@ from planner.search import best_first
 from planner.space import lattice
 
 FEW = 24
-"""Cores of a chunk where bounds are to leave some out."""
+"""Cores of a chunk at most where bounds are to leave some out."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -23,5 +23,5 @@ def every_kind_of_context_parallelism() -> Iterator[None]:
 def few_cores_at_a_time() -> Iterator[None]:
     """For searches of small lattices: at the usual pace all is priced before any bound leaves something out."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(best_first, "ONE_GROUP", replace(best_first.ONE_GROUP, first=FEW, chunk=FEW, ordered=FEW))
+        patch.setattr(best_first, "ONE_GROUP", replace(best_first.ONE_GROUP, first=1, chunk=FEW, ordered=FEW))
         yield

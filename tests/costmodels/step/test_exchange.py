@@ -17,6 +17,7 @@ from costmodels.model.parameters import parameters
 from costmodels.names import SCHEDULE_NAMES
 from costmodels.step.optimizer import optimizer_seconds
 from costmodels.step.traffic import (
+    _window,
     exposed,
     gradient_collectives,
     stage_send_seconds,
@@ -37,6 +38,12 @@ SECONDS = st.floats(0, 1e3)
 
 def reduce_scatter(size, ranks, rate):
     return size * (ranks - 1) / ranks / rate
+
+
+def test_traffic_once_an_iteration_hides_behind_no_more_layers_than_every_stage_has():
+    layer = Passes(np.array([1.0]), np.array([2.0]))
+    window = _window(strategies(pp=2), toy_scenario(model=toy_model(num_layers=5)), layer, None)
+    assert (window.forward.item(), window.backward.item()) == (2.0, 4.0)
 
 
 def test_a_stage_sends_an_activation_on_and_a_gradient_back():
