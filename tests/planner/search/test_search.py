@@ -13,6 +13,7 @@ from costmodels.names import Recompute
 from costmodels.pricing import effective_recompute, price_strategy
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
+from planner.search import best_first
 from planner.search.best_first import search
 from planner.search.core_bounds import core_bound, known_bound
 from planner.search.priced import price_cores
@@ -212,6 +213,20 @@ def test_a_row_s_bounds_never_exceed_its_best_split(scenario, tightness, chance)
             solution = solve(problem)
             split = assignment_of(solution, one.rows, scenario)
             assert price_strategy(one.rows, scenario, split).iteration == pytest.approx(fitting.min(), rel=3e-9)
+
+
+def test_whatever_bounds_say_below_what_they_bound_the_search_finds_the_same(monkeypatch):
+    scenario, chance = toy_scenario(gpus=16, batch=32), np.random.default_rng(0)
+    space = build(scenario, parse_pins({"recompute": "none,full", "vpp": 1}))
+    place, _ = np.nonzero(space.allowed)
+    fastest = np.full(len(space.cores), np.inf)
+    np.minimum.at(fastest, place, price_cores(space, np.arange(len(fastest)), scenario).even_split_seconds)
+    for below in (np.inf, 1.05 * fastest.min()) * 5:
+        bounds = fastest * chance.uniform(0.9, 1.0, len(fastest))
+        monkeypatch.setattr(best_first, "known_bound", lambda *_, bounds=bounds: bounds)
+        outcome = search(space, scenario, budget=Budget(), below=below)
+        assert outcome.best.iteration == pytest.approx(fastest.min(), rel=1e-9)
+        assert outcome.priced < len(place)
 
 
 def test_a_search_out_of_time_says_that_it_proved_nothing():
