@@ -141,7 +141,7 @@ def _go_with(layers: Sequence[int], row: Strategies, scenario: Scenario) -> bool
 
 def _combinations(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[Values]:
     """The pins that change, in every combination of values near the pinned ones, the nearest first."""
-    degrees = _layouts(scenario.gpus, {axis: pin for axis, pin in pins.items() if axis in MESH_AXES})
+    degrees = _layouts(scenario, {axis: pin for axis, pin in pins.items() if axis in MESH_AXES})
     parts = [degrees, *(_near(scenario, pin) for axis, pin in pins.items() if axis not in MESH_AXES)]
     first = (0,) * len(parts)
     waiting, seen = [(sum(part[0][0] for part in parts), first)], {first}
@@ -161,11 +161,15 @@ _Part = tuple[float, Values]
 """How far off values are, and those of them that change."""
 
 
-def _layouts(gpus: int, pins: Mapping[str, Pin]) -> list[_Part]:
-    """The nearest degrees that make up the GPUs."""
-    columns = layouts(gpus, {})
-    rows: Ints = np.stack([columns[axis] for axis in (*pins, "tp")], axis=1)[:, : len(pins)]
-    found = {tuple(row): _part(dict(zip(pins, row, strict=True)), pins) for row in rows.tolist()}
+def _layouts(scenario: Scenario, pins: Mapping[str, Pin]) -> list[_Part]:
+    """The nearest degrees that make up the GPUs; tensor ranks that begin to leave the node are as far as a name."""
+    columns = layouts(scenario.gpus, {})
+    rows: Ints = np.stack([columns[axis] for axis in (*pins, "tp")], axis=1)
+    node = max(scenario.group.gpus_per_node, 1)
+    found = {}
+    for *degrees, tp in np.unique(rows, axis=0).tolist():
+        away, changed = _part(dict(zip(pins, degrees, strict=True)), pins)
+        found[tuple(degrees)] = (away + (_RENAMED if tp > node and "tp" in changed else 0.0), changed)
     return sorted(found.values(), key=lambda part: part[0])[:LAYOUTS]
 
 

@@ -47,6 +47,12 @@ def test_a_search_names_one_too(pins):
     assert plan(asked(pins | named(refused.value), reasons=False, top=0)).status != "infeasible"
 
 
+def test_the_combination_leaves_tensor_ranks_within_the_node():
+    with pytest.raises(BadRequest) as refused:
+        predict(PlanRequest(model="llama3-70b", gpus=64, pins={"tp": 2, "micro_batch_size": 3}))
+    assert int(named(refused.value)["tp"]) <= 8
+
+
 def test_several_rules_that_pins_break_are_answered_with_what_changes():
     found = predict(asked({"tp": 8, "pp": 1, "vpp": 3, "micro_batch_size": 1, "schedule": "gpipe"}))
     assert found.status == "infeasible"
