@@ -118,7 +118,7 @@ def heaviest_at_least(strategies: Strategies, depth: Depth, each: Floats) -> Flo
     """Least that a stage with the most slices can sum to, (K, N) to (N,): some stage of any split has so many."""
     some, parts = strategies.once("by stages", lambda: _by_stages(strategies))
     found = np.empty(len(strategies))
-    for way, part in enumerate(parts):
+    for way, part in zip(range(len(some)), parts, strict=False):  # of no strategies one part is left, of none
         found[part] = (_windows(some.take(np.array([way])), depth) @ each.take(part, axis=1)).min(axis=0)
     return found
 

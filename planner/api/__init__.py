@@ -106,6 +106,8 @@ def _pinned(request: PlanRequest, progress: Tell | None) -> tuple[Plan, dict[str
     resolved = resolve(request)
     each = pins_by_group(resolved, resolved.mixed) if resolved.mixed else None
     pins = each or parse_pins(request.pins)
+    if each and request.framework is None:  # which no framework starts; its price is what was asked for
+        request = request.model_copy(update={"framework": "any"})
     try:
         budget = Budget(request.time_limit, progress=progress)
         return best_plan(resolve_search(request), budget, reasons=False, pins=each), pins

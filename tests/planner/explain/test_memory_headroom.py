@@ -66,7 +66,7 @@ def test_a_plan_leaves_a_margin_unless_it_is_told_otherwise_and_says_what_that_c
 
 
 def test_a_faster_plan_of_the_same_degrees_says_what_it_has_otherwise():
-    tuned = {"model": "llama3-8b", "gpus": 4, "cluster": "dgx-h100", "task": "finetune", "top": 0}
+    tuned = {"model": "llama3-8b", "gpus": 4, "cluster": "dgx-h100", "task": "finetune", "seq_length": 8192, "top": 0}
     answer = plan(PlanRequest(**tuned))
     usual, edge = answer.strategy, plan(PlanRequest(**tuned, memory_margin=0, reasons=False)).strategy
     assert (usual.dp, usual.tp, usual.pp) == (edge.dp, edge.tp, edge.pp)
