@@ -105,6 +105,15 @@ def test_interrupts_of_the_terminal_are_for_the_one_that_asks():
     assert not deaf(None)
 
 
+@pytest.fixture
+def interrupts_heard():
+    """Of a shell's background job they are ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts_heard")
 @pytest.mark.parametrize("started", [lambda: _started(squared), _worker_started])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_waits_until_a_process_has_started(monkeypatch, started, number):
