@@ -22,6 +22,7 @@ from planner.answer.load import stages_from_plan, strategy_from_plan
 from planner.answer.plan import Plan
 from planner.answer.text import WORTH_SHOWING, plural, why_infeasible
 from planner.errors import BadRequest, OutOfTime, UnfilledPins
+from planner.explain.combination import saver_flags
 from planner.explain.infeasible import nearest_in_words, refusal_summary
 from planner.request.budget import Budget
 from planner.request.changes import RequestChanges
@@ -32,7 +33,7 @@ from planner.request.resolve import Resolved, resolve
 from planner.request.values import expect_type, share, whole_number
 from planner.rules.divisors import divisors
 from planner.search.best_first import Outcome
-from planner.search.memory_savers import Instead, answered_instead, describe_savers, note_savers
+from planner.search.memory_savers import Instead, answered_instead, note_savers
 from planner.search.objective import Objective, objective_of
 from planner.search.question import resolve_search
 from planner.search.split import Incumbent
@@ -374,7 +375,7 @@ def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float
     said = f"proved {best} on the numbers of devices searched" if proved else "the search ended before its proof"
     if there := fastest.found.there:
         why = "as nothing fits without" if math.isinf(there.without) else "which is far faster"
-        said += f", with {describe_savers(fastest.row) or 'less memory margin'}, {why}"
+        said += f", with {saver_flags(fastest.row) or 'less memory margin'}, {why}"
     if same:
         return f"{said}; none of {number:,} plans at most {tolerance:.0%} slower moves less data"
     return f"{said}; nearest: of {number:,} plans at most {tolerance:.0%} slower the one that moves the least data"

@@ -255,7 +255,7 @@ def test_too_few_devices_are_told_with_what_is_short_and_how_many_would_do():
 
 def test_answers_that_cannot_be_planned_anew_are_refused():
     with pytest.raises(
-        BadRequest, match=r"infeasible and has no strategy to start from: .* GiB.*; nearest: without the pinned"
+        BadRequest, match=r"infeasible and has no strategy to start from: .* GiB.*; nearest: without --"
     ):
         replan(plan(PlanRequest(model="llama2-70b", gpus=8, pins={"offload": "none"})), 16)
     mixed = plan(PlanRequest(model="llama2-7b", gpus=128, cluster="a100-h100-mixed", top=0, reasons=False))
