@@ -161,6 +161,10 @@ CASES = {
     "no GPUs to plan again on": (["replan", "x.json"], "needs --gpus N: accelerators that there are now"),
     "a model that is null": (["--model", "{nothing}", *GPUS], "expected a table of fields, got null"),
     "an answer without a schema": (["report", "{object}"], "it has no field schema, plan/1 in such an answer"),
+    "an answer as a measured run": (
+        ["validate", "{plan}"],
+        "the document: expected a measured run (run/1), got plan/1",
+    ),
     "an impossible node": ([*ASK, "--cluster", "{node}"], "node.toml: gpus_per_node: expected more than 0, got -8\n"),
     "a character that no name has": (["--model", "22b\x01", *GPUS], "control character '\\x01' stands in '22b\\x01'"),
     "control characters": (["--model", "a\nb\x1b[31m", *GPUS], "the control character '\\x1b' stands in"),
@@ -188,6 +192,7 @@ def files(tmp_path):
         "empty.jsonl": "\n\n",
         "nothing.json": "null",
         "object.json": "{}",
+        "plan.json": '{"schema": "plan/1", "status": "optimal"}',
         "node.toml": f'name = "n"\n{NODE.replace("8", "-8", 1)}[network]\nbandwidth = "400 Gb/s"\n',
     }
     for name, text in texts.items():
