@@ -213,7 +213,7 @@ def test_why_not_says_what_a_strategy_needs_to_fit():
 def test_a_configuration_that_does_not_fit_is_told_so_compare_with_best():
     given = PlanRequest(**LLAMA, pins={"tp": 1})
     beside = compare_with_best(predict(given), given)
-    assert [line.text for line in beside.why_not] == ["it cannot run: stage 0 needs 102.5 GiB, 79.1 GiB available"]
+    assert [line.text for line in beside.why_not] == ["it cannot run: every GPU needs 102.5 GiB, 79.1 GiB available"]
 
 
 def test_a_configuration_in_doubt_is_said_to_run_out_likely():
