@@ -12,6 +12,7 @@ NODE = 'accelerator = "h100-sxm"\ngpus_per_node = 8\n'
 CASES = {
     "nothing": ([], "--model is missing"),
     "no gpus": (MODEL, "--gpus is missing"),
+    "no gpus of a prediction": (["predict", *MODEL], "--gpus is missing, as in `plan predict --model"),
     "gpus in thousands": ([*MODEL, "--gpus", "12k"], "write 12000"),
     "gpus with an exponent": ([*MODEL, "--gpus", "1e3"], "write 1000"),
     "gpus with a comma": ([*MODEL, "--gpus", "12,288"], "write 12288"),
