@@ -181,9 +181,13 @@ def _compared(side: Side, priced: Price) -> Compared:
         measured_mfu=None if side.measured is None else side.mfu(side.measured),
         tokens_per_second=side.scenario.tokens / priced.iteration,
         peak_memory_bytes=float(priced.footprint.total.max()),
-        fits=bool((priced.footprint.total <= side.scenario.group.accelerator.usable_memory).all()),
+        fits=_fits(side, priced),
         gpus=side.scenario.gpus,
     )
+
+
+def _fits(side: Side, priced: Price) -> bool:
+    return bool((priced.footprint.total <= side.scenario.group.accelerator.usable_memory).all())
 
 
 def _differences(a: Side, b: Side) -> dict[str, tuple[Any, Any]]:
@@ -217,11 +221,12 @@ def _steps(a: Side, b: Side) -> Iterator[Step]:
     """A turned into B one change at a time; what a change saves depends on those before it."""
     before = a.price().iteration
     for change, detail, after in _stations(a, b):
-        seconds = after.price().iteration
+        priced = after.price()
+        seconds = priced.iteration
         alike = seconds * a.scenario.tokens / after.scenario.tokens
         yield Step(
             change=change,
-            detail=detail,
+            detail=detail if _fits(after, priced) else f"{detail}; does not fit in memory",
             iteration_seconds=seconds,
             mfu=after.mfu(seconds),
             saved_seconds=before - alike,

@@ -16,6 +16,7 @@ from costmodels.stability import Stability
 from costmodels.strategy import AXES, Strategies
 from costmodels.training.moving import Layout, Move, move
 from hardware.units import format_quantity
+from planner.analyses.near_batches import near_batches
 from planner.analyses.replan_document import Choice, Moved, OtherBatch, Replan
 from planner.answer.build import priced_record
 from planner.answer.load import stages_from_plan, strategy_from_plan
@@ -48,8 +49,6 @@ SHAPES: Final = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero_stage", "schedule")
 NEAR: Final = (SHAPES, SHAPES[:6], ("tp", "pp"), ("tp",))
 DROPPED_PINS: Final = ("dp", "sharding_degree")
 """Axes whose pins do not outlive the number of devices."""
-NEAR_BATCH: Final = 0.1
-"""How much a batch may differ from the old one to be proposed, a share."""
 RUNNERS_UP: Final = 32
 """Runners-up of each search that are weighed."""
 
@@ -152,8 +151,9 @@ def replan(
     fastest = _candidate(best)
     quick = (fastest, _move(layout, fastest, before, lost))
     near = min([quick, *choices], key=lambda pair: (pair[1].weight_bytes + pair[1].state_bytes, pair[0].value))
-    keeps = changes.get("global_batch_size") is None
-    other = _other_batch(request, before, layout, best, budget) if keeps else None
+    keeps = changes.get("global_batch_size") is None and best.objective.by_time
+    nearby = near_batches(request, layout, before.machines.groups[0].gpus_per_node, frame["counts"]) if keeps else ()
+    other = _other_batch(nearby, request, best, budget)
     proved, same = complete and all(s.outcome.proved for s in searches), near[0] is fastest
     return Replan(
         status="optimal" if proved else "feasible",
@@ -193,28 +193,30 @@ def _questions(request: PlanRequest, before: Resolved, layout: Layout) -> Iterat
 
 
 def _other_batch(
-    request: PlanRequest, before: Resolved, layout: Layout, best: _Search, budget: Budget
+    asked: Iterable[PlanRequest], request: PlanRequest, best: _Search, budget: Budget
 ) -> OtherBatch | None:
-    """What the nearest batch gains that as many copies of the old layout as are left divide; None where nothing."""
-    row, batch, node = layout.row, request.global_batch_size or 1, before.machines.groups[0].gpus_per_node
-    width = int(row.tp[0] * row.cp[0] * row.pp[0])
-    copies = next((n for n in range((request.gpus or 0) // width, 0, -1) if width * n % node == 0), 0)
-    each = copies * int(row.micro_batch_size[0]) * (int(row.pp[0]) if row.vpp[0] > 1 else 1)
-    near = max(round(batch / each), 1) * each if each else batch
-    if near == batch or abs(near / batch - 1.0) > NEAR_BATCH or not best.objective.by_time:
-        return None
+    """The one that gains most of some questions with other batches; None where none gains enough."""
+    found = [one for question in asked if (one := _gains(question, request, best, budget))]
+    most = max(found, key=lambda one: one.faster, default=None)
+    return most if most and most.faster >= WORTH_SHOWING else None
+
+
+def _gains(asked: PlanRequest, request: PlanRequest, best: _Search, budget: Budget) -> OtherBatch | None:
+    """What a question gains in tokens per second; None where nothing fits."""
     try:
-        found = _searched(request.model_copy(update={"gpus": width * copies, "global_batch_size": near}), budget)
+        found = _searched(asked, budget)
     except (BadRequest, OutOfTime):
         return None
     if found.outcome.best is None:
         return None
+    near, batch = asked.global_batch_size or 1, request.global_batch_size or 1
     seconds = found.objective.seconds(found.taken)
-    faster = near / seconds / (batch / best.objective.seconds(best.taken)) - 1.0
-    if faster < WORTH_SHOWING:
-        return None
     return OtherBatch(
-        global_batch_size=near, copies=copies, gpus=width * copies, iteration_seconds=seconds, faster=faster
+        global_batch_size=near,
+        copies=int(found.taken.row.dp[0]),
+        gpus=found.resolved.scenario.gpus,
+        iteration_seconds=seconds,
+        faster=near / seconds / (batch / best.objective.seconds(best.taken)) - 1.0,
     )
 
 
@@ -376,8 +378,10 @@ def _statement(fastest: Candidate, *, proved: bool, same: bool, tolerance: float
         why = "as nothing fits without" if math.isinf(there.without) else "which is far faster"
         said += f", with {describe_savers(fastest.row) or 'less memory margin'}, {why}"
     if same:
-        return f"{said}; none of {number:,} plans at most {tolerance:.0%} slower moves less data"
-    return f"{said}; nearest: of {number:,} plans at most {tolerance:.0%} slower the one that moves the least data"
+        return f"{said}; none of {plural(number, 'plan')} at most {tolerance:.0%} slower moves less data"
+    return (
+        f"{said}; nearest: of {plural(number, 'plan')} at most {tolerance:.0%} slower the one that moves the least data"
+    )
 
 
 def _why_infeasible(searches: list[_Search], counts: Sequence[int], budget: Budget) -> str:

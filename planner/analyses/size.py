@@ -255,11 +255,11 @@ def _statement(sizes: Sizes, found: int, limits: Limits, *, proved: bool) -> str
 
 def _missed(sizes: Sizes, limits: Limits, resolved: Resolved) -> Size:
     rest = sizes.open_sizes(range(sizes.least, sizes.most + 1))
-    upto = f"of up to {sizes.most * sizes.each:,} GPUs"
-    missed = f"no size {upto} meets the limits (searched: {len(sizes.known)} of {sizes.most})"
+    upto = f"up to {sizes.most * sizes.each:,} GPUs"
+    missed = f"no size of {upto} meets the limits (searched: {len(sizes.known)} of {sizes.most})"
     if rest:
         known = plural(len(sizes.known), "size")
-        missed = f"none of the {known} searched {upto} meets the limits; {rest:,} were not searched"
+        missed = f"none meets the limits of {known} searched, {upto}; {rest:,} were not searched"
     nearest = _nearest(sizes, limits)
     return Size(status="infeasible", nearest=nearest, statement=missed, **_frame(sizes, limits, resolved))
 

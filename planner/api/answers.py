@@ -334,7 +334,7 @@ def _too_large(row: Strategies, priced: Price, resolved: Resolved) -> tuple[Reje
             return (_host_rejection(row, question),)
         fits = np.max(priced.footprint.handed_out) <= device_limit(question, row)[0]
         stage = int(np.argmax(needed))
-        where = f"stage {stage}"
+        where = f"stage {stage}" if len(needed) > 1 else "every GPU"
     words = f"{where} needs {needed[stage] / 2**30:.1f} GiB, {limits[stage] / 2**30:.1f} GiB available"
     return () if fits else (Rejection(rule="memory", count=1, example=words),)
 

@@ -72,7 +72,9 @@ def request_of(given: Given) -> PlanRequest:
     for name in ("model", "gpus"):
         if name not in given.values:
             has = _devices_of(given.values.get("cluster")) if name == "gpus" else ""
-            raise BadRequest(f"--{name} is missing, as in `plan --model 175b --gpus 12288`{has}")
+            command = getattr(click.get_current_context(silent=True), "info_name", None)
+            words = "plan" if command in (None, "plan", "solve") else f"plan {command}"
+            raise BadRequest(f"--{name} is missing, as in `{words} --model 175b --gpus 12288`{has}")
     from planner.request.request import request_from
 
     fields, pins = apart(given.values)

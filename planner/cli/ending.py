@@ -155,8 +155,10 @@ def drop_stderr() -> None:
 
 def _near(error: click.NoSuchOption) -> str:
     """What may have been meant; nothing where no option comes near."""
-    if error.option_name in _OF_NODES and "gpus" in {param.name for param in _params(error)}:
-        return "; --gpus takes all of them: nodes times GPUs of a node"
+    taken = {name for param in _params(error) for name in param.opts}
+    for names, meant, says in _OTHER_WORDS:
+        if error.option_name in names and meant in taken:
+            return f"; {meant} {says}"
     # What begins with the word that was typed may share less with it than shorter options do.
     begun = [name for param in _params(error) for name in param.opts if name.startswith(error.option_name)]
     possible = same_sense(error.option_name, begun or error.possibilities or ())
@@ -167,8 +169,36 @@ def _params(error: click.NoSuchOption) -> list[click.Parameter]:
     return error.ctx.command.params if error.ctx else []
 
 
-_OF_NODES = ("--nodes", "--num-nodes", "--nnodes")
-"""Options by which launchers ask for machines."""
+_OTHER_WORDS: Final = (
+    (("--nodes", "--num-nodes", "--nnodes"), "--gpus", "takes all of them: nodes times GPUs of a node"),
+    (("--num-gpus", "--n-gpus", "--world-size"), "--gpus", "takes the number of GPUs"),
+    (
+        ("--gpu", "--gpu-type", "--gpu-model", "--accelerator", "--hardware"),
+        "--cluster",
+        "names the machines, as in dgx-h100",
+    ),
+    (("--day", "--days", "--hours", "--within"), "--deadline", "takes the longest training, as in 30d or 720h"),
+    (("--cost", "--dollars", "--max-cost"), "--budget", "takes the most dollars, as in 500k"),
+    (
+        ("--batch", "--batch-size", "--gbs"),
+        "--global-batch",
+        "takes sequences per iteration, --micro-batch those at a time",
+    ),
+)
+"""Options of other programs and words of people: the option that takes what they say, and how."""
+
+
+_ARGUMENTS: Final = {
+    "A": "a file of a plan, a run or a job, or the id of a published run",
+    "PLAN": "a file that `plan --format json` wrote",
+    "PLAN.json": "a file that `plan --format json` wrote",
+    "QUEUE.toml": "a file with a cluster and [[jobs]]; docs/jobs.md explains it",
+    "STORE|ANSWER": "what `plan sweep` keeps its answers in, or a command wrote with --format json",
+    "NAME": "`plan list` shows them",
+    "DOCUMENT": "request, run, plan ...; `plan schema --help` lists them",
+    "FILE...": "runs, logs, answers of plan probe, nccl-tests, timed products",
+}
+"""What an argument is, by its placeholder."""
 
 
 def _usage(error: click.ClickException) -> str:
@@ -182,6 +212,8 @@ def _usage(error: click.ClickException) -> str:
             if isinstance(param, click.Option):
                 name = f"{param.opts[0]} {param.make_metavar(ctx)}"
                 said = f": {param.help[:1].lower()}{param.help[1:]}".rstrip(".") if param.help else ""
+            elif name in _ARGUMENTS:
+                said = f": {_ARGUMENTS[name]}"
             return f"{ctx.command_path} needs {name}{said}"
         case click.exceptions.NoArgsIsHelpError(ctx=click.Context(command=click.Group() as group) as ctx):
             near = f"{', '.join(group.commands)} (`{ctx.command_path} --help` explains them)"

@@ -206,6 +206,8 @@ def why_not(ctx: click.Context, /, **params: Any) -> None:
         chunked = not _of_files(asked, found, "layers_per_stage")  # whose file may draw every chunk
         answer = object_to(_staged(asked, found), chunked=chunked, **watched)
     say_of_files(params, found)
+    if not asked.request.pins:
+        talk(params, "no choice was asked about, so this is the best plan; --tp 8, say, asks about that one")
     from planner.render.terminal.why_not import render_why_not
 
     deliver(answer, render_why_not, params)

@@ -53,6 +53,7 @@ def size(ctx: click.Context, /, deadline: float | None, budget: float | None, **
     """
     from planner.analyses.size import MOST_GPUS
     from planner.analyses.size import size as sized
+    from planner.answer.text import format_days, format_dollars, plural
     from planner.render.terminal.size import print_size
 
     found_files = files_of_job(ctx)
@@ -64,6 +65,6 @@ def size(ctx: click.Context, /, deadline: float | None, budget: float | None, **
     if found.status == "infeasible":
         said = found.statement
         if near := found.nearest:
-            cost = "" if near.cost_dollars is None else f", ${near.cost_dollars:,.0f}"
-            said += f"; nearest: {near.gpus:,} GPUs, {near.days:.3g} days{cost}"
+            cost = "" if near.cost_dollars is None else f", {format_dollars(near.cost_dollars)}"
+            said += f"; nearest: {plural(near.gpus, 'GPU')}, {format_days(near.days, deadline)}{cost}"
         end_infeasible(said, params)

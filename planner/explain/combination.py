@@ -83,17 +83,18 @@ def contradiction(error: UnfilledPins, pins: Mapping[str, Pin], changed: Values 
     if not changed or len(pins) < 2:
         return error
     rest = ", the rest as asked" if pins.keys() - changed.keys() else ""
-    return UnfilledPins(f"{str(error).partition('; ')[0]}; the nearest that works: {_flags(changed)}{rest}")
+    return UnfilledPins(f"{str(error).partition('; ')[0]}; the nearest that works: {flags(changed)}{rest}")
 
 
-def said(changed: Values) -> str:
-    """Pins that change, as their options have them: "tp 4, zero 1"."""
-    return ", ".join(f"{FIELDS[axis].words[0]} {shown_value(axis, value)}" for axis, value in changed.items())
-
-
-def _flags(changed: Values) -> str:
+def flags(changed: Values) -> str:
     """Pins as options: "--tp 4 --pp 8"."""
     return " ".join(f"--{FIELDS[axis].words[0]} {shown_value(axis, value)}" for axis, value in changed.items())
+
+
+def saver_flags(row: Strategies) -> str:
+    """What a strategy saves memory by, as options: "--offload optimizer"; empty where it has none."""
+    plain = {"recompute_num_layers": 1, "offload": 0}
+    return flags({axis: value for axis in plain if (value := int(getattr(row, axis)[0])) > plain[axis]})
 
 
 def _with(pins: Mapping[str, Pin], changed: Values) -> dict[str, Pin]:

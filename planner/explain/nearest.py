@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from costmodels.names import VALUE_NAMES
+from costmodels.names import SCHEDULE_NAMES, VALUE_NAMES
 from costmodels.node_groups import AnyScenario
 from costmodels.pricing import seconds_if_it_fits
 from costmodels.scenario import Scenario
@@ -19,7 +19,7 @@ from planner.answer.build import degrees_in_words
 from planner.answer.plan import Advice
 from planner.answer.text import plural
 from planner.errors import BadRequest
-from planner.explain.combination import nearest_given, said
+from planner.explain.combination import flags, nearest_given, saver_flags
 from planner.request.budget import Budget
 from planner.request.fields import FIELDS, optional_fields
 from planner.request.pins import Pin, parse_pins
@@ -163,19 +163,19 @@ def _fewer_pins(question: AnyScenario, pins: Mapping[str, Pin], budget: Budget) 
 
 
 def without(pins: Iterable[str]) -> str:
-    """The pins that the nearest request leaves out: "without the pinned tp, cp and pp"."""
-    *others, last = pins
-    return f"without the pinned {', '.join(others)} and {last}" if others else f"without the pinned {last}"
+    """The pins that the nearest request leaves out, as options: "without --tp, --cp and --pp"."""
+    *others, last = (f"--{FIELDS[axis].words[0]}" for axis in pins)
+    return f"without {', '.join(others)} and {last}" if others else f"without {last}"
 
 
 def _described(subject: str, best: Incumbent, question: AnyScenario) -> Advice:
-    text = _with_savings(degrees_in_words(best.row, question), best)
+    text = ", ".join(filter(None, (degrees_in_words(best.row, question), describe_savers(best.row))))
     return Advice(subject=subject, text=text, iteration_seconds=best.iteration)
 
 
-def _with_savings(words: str, best: Incumbent) -> str:
-    saved = describe_savers(best.row)
-    return f"{words}, {saved}" if saved else words
+def _batch_and_savers(scenario: Scenario, best: Incumbent) -> str:
+    """What keeps the batch on other GPUs, as options, and what the plan there saves memory by."""
+    return f"--global-batch {scenario.global_batch_size} {saver_flags(best.row)}".rstrip()
 
 
 def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
@@ -185,8 +185,8 @@ def _more_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> A
         if best := best_of(larger, pins, budget):
             gpus, best = _between(resolved, (few, larger.gpus), best, lambda at: best_of(at, pins, budget))
             freed = "" if len(pins) == len(asked) else f" {without(asked)}"
-            text = f"the same request{freed} with --global-batch {larger.global_batch_size}"
-            return Advice(subject=plural(gpus, "GPU"), text=_with_savings(text, best), iteration_seconds=best.iteration)
+            text = f"the same request{freed} with {_batch_and_savers(larger, best)}"
+            return Advice(subject=plural(gpus, "GPU"), text=text, iteration_seconds=best.iteration)
         few = larger.gpus
     return None
 
@@ -196,7 +196,7 @@ def _fewer_gpus(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> 
     for count in _below(resolved.scenario.gpus):
         scenario = None if budget.spent() else with_gpus(resolved, count)
         if scenario and (found := best_of(scenario, pins, budget)):
-            text = _with_savings(f"the same request with --global-batch {scenario.global_batch_size}", found)
+            text = f"the same request with {_batch_and_savers(scenario, found)}"
             return Advice(subject=plural(count, "GPU"), text=text, iteration_seconds=found.iteration)
     return None
 
@@ -256,6 +256,8 @@ TRIED: Final = 400
 PRICED: Final = 40
 """Of these, what keeps to the rules and is split and priced."""
 _BATCH: Final = "global_batch_size"
+_GROUPS: Final = SCHEDULE_NAMES.index("interleaved-groups")
+"""The schedule of chunks that takes any number of micro-batches, which the usual one does not."""
 
 
 def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
@@ -265,12 +267,12 @@ def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequen
     """
     for axis, value, there, row in islice(_allowed(scenario, pins, layers), PRICED):
         if (seconds := _seconds(there, row, layers)) is not None:
-            return Advice(subject=said({axis: value}), text=degrees_in_words(row, there), iteration_seconds=seconds)
+            return Advice(subject=flags({axis: value}), text=degrees_in_words(row, there), iteration_seconds=seconds)
     if (found := nearest_given(scenario, pins, layers)) is None:
         return None
     changed, row = found
     return Advice(
-        subject=said(changed), text=degrees_in_words(row, scenario), iteration_seconds=_seconds(scenario, row, layers)
+        subject=flags(changed), text=degrees_in_words(row, scenario), iteration_seconds=_seconds(scenario, row, layers)
     )
 
 
@@ -297,6 +299,8 @@ def _others(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[tuple[str, 
     for axis, pin in {**_plain(), **pins}.items():
         others = (value for value in _values(scenario, axis) if value != pin.values[0])
         yield from ((axis, value) for value in others if axis != "tp" or _whole_nodes(value, scenario))
+    if "schedule" not in pins and "vpp" in pins:
+        yield "schedule", _GROUPS
     degrees = {axis: pins[axis].values[0] for axis in ("tp", "cp", "pp", "micro_batch_size") if axis in pins}
     tp, cp, pp, micro = (degrees.get(axis, 1) for axis in ("tp", "cp", "pp", "micro_batch_size"))
     for whole in (replicas := max(scenario.gpus // (tp * cp * pp), 1) * micro, replicas * pp):
@@ -317,6 +321,8 @@ def _plain() -> dict[str, Pin]:
 
 def _apart(scenario: Scenario, pins: Mapping[str, Pin], axis: str, value: int) -> tuple[bool, float]:
     """How far another value is from what was asked for; TP that begins to leave the node is farther than all else."""
+    if axis == "schedule" and axis not in pins:
+        return False, 0.0  # nobody asked for the usual one
     if axis == _BATCH:
         return False, abs(math.log(value / scenario.global_batch_size))
     pin, node = {**_plain(), **pins}[axis], scenario.group.gpus_per_node

@@ -9,6 +9,7 @@ from typing import Any
 from planner.answer.load import strategy_from_plan
 from planner.answer.plan import Plan, Strategy
 from planner.answer.text import name_in
+from planner.explain.nearest import without
 from planner.frameworks.registry import FRAMEWORKS
 from planner.request.pins import parse_pins
 
@@ -69,7 +70,7 @@ def _described(pins: Mapping[str, Any], found: Plan, plan: Plan, target: str) ->
     kept = " with these degrees pinned" if set(_DEGREES) <= set(pins) else ""
     at, asked = strategy_from_plan(found.strategy).row(0), parse_pins(plan.request.get("pins", {}))
     gone = [name for name, pin in asked.items() if int(at[name]) not in pin.restrict((int(at[name]),))]
-    without = f", without the pinned {', '.join(gone)}" if gone else ""
+    freed = f", {without(gone)}" if gone else ""
     stack = found.request["stack"]
     on = "" if stack == plan.request.get("stack") else f" on stack {name_in(stack)}"
-    return f"; nearest: {degrees_shown} in {_seconds(found):.4g} s{on} (plan --for {target}{kept}{without})"
+    return f"; nearest: {degrees_shown} in {_seconds(found):.4g} s{on} (plan --for {target}{kept}{freed})"

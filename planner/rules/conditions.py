@@ -182,7 +182,7 @@ def enough_batches(c: Columns, x: Scenario) -> Mask:
     passes = np.ones(np.broadcast_shapes(batches.shape, c["pp"].shape, c["schedule"].shape), dtype=bool)
     for code, name in enumerate(SCHEDULE_NAMES[1:], 1):
         runs_it = c["schedule"] == code
-        if runs_it.any():
+        if name != "interleaved-1f1b" and runs_it.any():  # of which `whole_groups` says all that there is to say
             passes = passes & (~runs_it | SCHEDULES[name].allowed(c["pp"], batches, c["vpp"]))
     return passes
 

@@ -20,6 +20,7 @@ from costmodels.scenario import Scenario
 from costmodels.step.offload import ACTIVATIONS, EVERYTHING, OPTIMIZER, described
 from planner.rules import conditions as when
 from planner.rules import near
+from planner.rules.divisors import nearest_divisor
 from planner.rules.rule import Rule, listed, words_of
 
 __all__ = ["ALIKE", "GROUP_RULES", "RULES", "Rule", "sentence"]
@@ -117,7 +118,7 @@ RULES: tuple[Rule, ...] = (
     Rule("equal-chunks", "must", ("vpp",),
          "vpp {vpp} does not divide the {num_layers} layers into equal chunks",
          "interleaved schedules assume equal chunks", lambda c, x: when.places(c, x) % c["vpp"] == 0,
-         near=near.dividing("vpp", lambda x: x.model.num_layers)),
+         near=lambda words, x: nearest_divisor(x.model.num_layers, int(words["vpp"]))),
     Rule("ends-as-layers", "must", ("vpp", "schedule", "recompute", "vocabulary"),
          "vpp {vpp} divides the {num_layers} layers into equal chunks only if embedding and head count as "
          "layers, which needs a looped schedule, one recomputation for all layers and the vocabulary at "

@@ -53,6 +53,9 @@ def run_in(path: Path, where: str, document: object) -> Run:
         raise BadFile(
             path, f"{where}: a run in free text; scripts/convert_runs.py {path} -o NEW.jsonl makes it {SCHEMA}"
         )
+    schema = str(document.get("schema", SCHEMA))
+    if schema.partition("/")[0] != SCHEMA.partition("/")[0]:
+        raise BadFile(path, f"{where}: expected a measured run ({SCHEMA}), got {schema:.60}")
     group = document.get("group") or ("stdin" if path == STDIN else Path(path).name)
     try:
         return run_of({**document, "group": group})

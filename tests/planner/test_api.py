@@ -124,7 +124,7 @@ def test_pins_that_no_rule_admits_are_answered_not_raised():
     answer = plan(request(pins={"micro_batch_size": 1024}))
     assert answer.status == "infeasible"
     assert [r.rule for r in answer.rejected] == ["batch-divides"]
-    assert answer.nearest.subject == "without the pinned micro_batch_size"
+    assert answer.nearest.subject == "without --micro-batch"
 
 
 def test_a_refusal_names_the_rule_about_the_pins_before_any_about_what_only_repeats():
@@ -168,7 +168,7 @@ def test_a_prediction_that_breaks_a_rule_names_the_nearest_that_works(pins):
     answer = predict(request(pins=pins))
     assert answer.status == "infeasible"
     word, value = answer.nearest.subject.split()
-    (axis,) = (name for name in pins if FIELDS[name].words[0] == word)
+    (axis,) = (name for name in pins if f"--{FIELDS[name].words[0]}" == word)
     other = predict(request(pins={name: pin for name, pin in pins.items() if name != "dp"} | {axis: value}))
     assert other.status == "feasible"
     assert other.prediction.iteration_seconds == pytest.approx(answer.nearest.iteration_seconds)
@@ -286,7 +286,7 @@ def test_a_busy_machine_names_the_nearest_that_an_idle_one_does(monkeypatch):
     monkeypatch.setattr("planner.explain.nearest.single_strategy", slow)
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late[0])
     assert predict(asked).nearest == idle.nearest
-    assert idle.nearest.subject == "schedule interleaved-groups"
+    assert idle.nearest.subject == "--schedule interleaved-groups"
     assert late[0] > 100.0
 
 

@@ -207,7 +207,8 @@ def _short(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(_said(name, inner) for name, inner in value.items() if _says(name, inner))
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
+        tables = any(isinstance(one, Mapping) for one in value)
+        return "; ".join(map(_short, value)) if tables else ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

@@ -20,7 +20,8 @@ def render(found: Replan, console: Console) -> None:
         line(console, _proposed(found.other_batch))
     was = f"{plural(found.old_gpus, 'GPU')}, {short_seconds(found.old_iteration_seconds)} per iteration"
     line(console, f"It was {was}; the global batch is {found.global_batch_size:,} sequences.")
-    line(console, f"Searched {', '.join(f'{count:,}' for count in found.counts)} GPUs: {found.statement}.")
+    *others, last = found.counts
+    line(console, f"Searched {''.join(f'{count:,}, ' for count in others)}{plural(last, 'GPU')}: {found.statement}.")
     if found.fastest is None or found.nearest is None:
         return
     choices = {"fastest": found.fastest} | ({} if found.fastest == found.nearest else {"nearest": found.nearest})

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from planner.analyses.size_search import Neighbour, Option, Size, within_limits
 from planner.answer.text import (
+    WORTH_SHOWING,
     degrees_above_one,
     format_count,
     format_days,
@@ -25,7 +26,7 @@ _WITH_INTERRUPTIONS: Final = ("spares", "goodput")
 """What breaks is in the wall time and the cost; an iteration and its MFU are undisturbed."""
 _LITTLE: Final = 0.6
 """Probability below which there is next to no slack, and errors that are no mirror images of each other count."""
-_NO_SLACK: Final = " That is the most to expect: measured runs are more often slower than predicted than faster."
+_NO_SLACK: Final = " Take that as the most: runs come out slower than predicted more often than faster."
 _SURE: Final = ("in budget", "in time", "in limits")
 _BATCHES: Final = "batches differ between sizes, and with them the iterations' efficiency; --global-batch compares one"
 """Of sizes that train with other batches, which their times and costs depend on."""
@@ -65,11 +66,12 @@ def _answer(found: Size) -> str:
     answer = found.answer
     if answer is None:
         near = found.nearest
-        nearest = f" Nearest: {plural(near.gpus, 'GPU')}, {_took(near, found.deadline_days)}." if near else ""
+        nearest = (
+            f" Nearest: {plural(near.gpus, 'GPU')}, {_took(near, found.deadline_days)}{_cost(near)}." if near else ""
+        )
         return f"No size that was searched meets the limits.{nearest}"
     machines = f"Rent {plural(answer.gpus, 'GPU')} ({plural(answer.nodes, 'node')})"
-    cost = "" if answer.cost_dollars is None else f", {format_dollars(answer.cost_dollars)}"
-    took = f"{_took(answer, found.deadline_days)}{cost}, {format_percent(answer.mfu)} MFU"
+    took = f"{_took(answer, found.deadline_days)}{_cost(answer)}, {format_percent(answer.mfu)} MFU"
     return f"{machines}: {took}, with {_words(answer)}."
 
 
@@ -133,6 +135,10 @@ def _took(option: Option, deadline: float | None) -> str:
     return f"{format_days(option.days, deadline)}{'' if option.effective is None else ' of wall time'}"
 
 
+def _cost(option: Option) -> str:
+    return "" if option.cost_dollars is None else f", {format_dollars(option.cost_dollars)}"
+
+
 def _words(option: Option) -> str:
     s = option.strategy
     return " ".join([*degrees_above_one(s, "tp", "cp", "pp", "ep"), f"DP {s.dp}", *memory_savings(s)])
@@ -160,7 +166,9 @@ def _day(other: Neighbour | None, word: str, now: float) -> str:
     if other is None:
         return ""
     option, extra = other.option, other.extra_dollars
-    money = "" if extra is None else f", {format_dollars(abs(extra))} {'more' if extra >= 0 else 'less'}"
+    alike = extra is not None and abs(extra) < WORTH_SHOWING * ((option.cost_dollars or 0.0) - extra)
+    more = "" if extra is None else f", {format_dollars(abs(extra))} {'more' if extra >= 0 else 'less'}"
+    money = ", for as much money" if alike else more
     over = "" if other.over_dollars is None else f", {format_dollars(other.over_dollars)} beyond the budget"
     took = _took(option, now)
     return f"with a day {word} ({other.deadline_days:.3g} days): {plural(option.gpus, 'GPU')}, {took}{money}{over}"

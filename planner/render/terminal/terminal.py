@@ -163,13 +163,12 @@ def _measured(run: Comparable) -> str:
 
 
 def _where(found: Trust) -> str:
-    """Whether the plan is in the validated region; where it is outside, by its distance or by its degrees."""
+    """Whether the plan is in the validated region, by its distance; a warning says in what else it is outside."""
     if found.inside:
         return f"0 is the same; validated up to {found.region:.1f}"
-    beyond = ", ".join(found.beyond)
     if not found.nearest or found.nearest[0].distance > found.region:
-        return f"outside the validated region, up to {found.region:.1f}{beyond and f'; {beyond}'}"
-    return f"within {found.region:.1f}, but outside the validated region: {beyond}"
+        return f"outside the validated region, up to {found.region:.1f}"
+    return f"within {found.region:.1f}, but outside the validated region: see the warning"
 
 
 def _proof(status: str, proof: Proof, *, whole: bool) -> str:

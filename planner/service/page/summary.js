@@ -34,7 +34,7 @@ function refusedIn(plan) {
 
 // Where one pin is to blame, it says so itself, and can be left open.
 function unpin(subject) {
-  const axis = /without the pinned (\w+)/.exec(subject)?.[1];
+  const axis = offered?.options[/^without --(\S+)$/.exec(subject)?.[1]];
   if (!(axis in AXES)) return [];
   showError(axis, "Nothing fits with this value.");
   return [html("button", { type: "button", onclick: () => { set(axis, ""); showForm(); } }, `Leave ${AXES[axis].label} open`)];

@@ -125,6 +125,15 @@ def test_options_change_one_at_a_time_on_the_way_to_what_a_framework_starts():
     assert left_over(found) == pytest.approx(0.0, abs=1e-9)
 
 
+def test_a_run_on_the_way_that_does_not_fit_in_memory_says_so():
+    asked = {"model": "llama3-8b", "gpus": 64, "reasons": False}
+    one, other = (plan(PlanRequest(**asked, pins=pins)) for pins in ({"cp": 2, "tp": 1, "pp": 1}, {"tp": 4, "pp": 1}))
+    *on_the_way, last = compare(one, other).steps
+    assert on_the_way[0].iteration_seconds < one.prediction.iteration_seconds
+    assert on_the_way[0].detail.endswith("; does not fit in memory")
+    assert "does not fit" not in last.detail
+
+
 def test_options_that_no_allowed_run_lies_between_change_together_and_say_why():
     few = {"gpus": 8, "global_batch_size": 4, "pins": {"tp": 8}}
     found = compare(side(**few), side(**few | {"pins": {"pp": 8}}))

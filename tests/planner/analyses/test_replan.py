@@ -255,7 +255,7 @@ def test_too_few_devices_are_told_with_what_is_short_and_how_many_would_do():
 
 def test_answers_that_cannot_be_planned_anew_are_refused():
     with pytest.raises(
-        BadRequest, match=r"infeasible and has no strategy to start from: .* GiB.*; nearest: without the pinned"
+        BadRequest, match=r"infeasible and has no strategy to start from: .* GiB.*; nearest: without --"
     ):
         replan(plan(PlanRequest(model="llama2-70b", gpus=8, pins={"offload": "none"})), 16)
     mixed = plan(PlanRequest(model="llama2-7b", gpus=128, cluster="a100-h100-mixed", top=0, reasons=False))
@@ -348,3 +348,13 @@ def test_a_batch_that_the_copies_left_divide_is_proposed_and_never_taken():
     assert again.other_batch is None
     rates = 2048 / found.fastest.iteration_seconds, other.global_batch_size / other.iteration_seconds
     assert rates[1] / rates[0] - 1.0 == pytest.approx(other.faster)
+
+
+def test_the_batch_that_is_proposed_gains_more_than_that_of_the_old_copies():
+    """Of 16,376 devices 16,128 are 63 doubled eight times, which 63 x 32 sequences divide; 31 old copies are left."""
+    asked = {"model": "llama3.1-405b", "cluster": "meta-24k", "global_batch_size": 2048, "reasons": False}
+    old = plan(PlanRequest(gpus=16384, **asked))
+    other = replan(old, 16376).other_batch
+    assert (other.global_batch_size, other.gpus) == (2016, 16128)
+    of_copies = replan(old, 15872, global_batch_size=1984).fastest
+    assert other.global_batch_size / other.iteration_seconds > 1984 / of_copies.iteration_seconds

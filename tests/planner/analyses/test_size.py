@@ -199,7 +199,7 @@ def test_a_size_between_those_that_nearly_meet_the_limits_is_found(monkeypatch, 
 def test_what_was_not_searched_is_not_said_to_miss_the_limits(monkeypatch):
     monkeypatch.setattr(sizing.Sizes, "_asked", lambda _self, nodes: option(nodes, 100.0 / nodes, 1000.0))
     found = size(ASK, dollars=800.0)
-    assert found.statement == "none of the 10 sizes searched of up to 256 GPUs meets the limits; 22 were not searched"
+    assert found.statement == "none meets the limits of 10 sizes searched, up to 256 GPUs; 22 were not searched"
     every = size(ASK, dollars=950.0)
     assert every.statement == "no size of up to 256 GPUs meets the limits (searched: 32 of 32)"
 

@@ -161,6 +161,13 @@ def test_time_limits_are_read(asked, text, seconds):
     assert asked[0].time_limit == seconds
 
 
+def test_why_not_without_a_choice_says_how_to_ask_about_one():
+    done = CliRunner().invoke(main, ["why-not", "--model", "llama3.2-1b", "--gpus", "8"])
+    assert (done.exit_code, done.stderr.count("\n")) == (0, 1)
+    assert "no choice was asked about" in done.stderr
+    assert not CliRunner().invoke(main, ["why-not", "--model", "llama3.2-1b", "--gpus", "8", "--tp", "2"]).stderr
+
+
 def test_options_win_over_variables_and_variables_over_the_file(asked, tmp_path):
     config = tmp_path / "job.toml"
     config.write_text(

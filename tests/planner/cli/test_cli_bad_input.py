@@ -12,6 +12,7 @@ NODE = 'accelerator = "h100-sxm"\ngpus_per_node = 8\n'
 CASES = {
     "nothing": ([], "--model is missing"),
     "no gpus": (MODEL, "--gpus is missing"),
+    "no gpus of a prediction": (["predict", *MODEL], "--gpus is missing, as in `plan predict --model"),
     "gpus in thousands": ([*MODEL, "--gpus", "12k"], "write 12000"),
     "gpus with an exponent": ([*MODEL, "--gpus", "1e3"], "write 1000"),
     "gpus with a comma": ([*MODEL, "--gpus", "12,288"], "write 12288"),
@@ -54,6 +55,10 @@ CASES = {
     "an unknown option": (["--modl", "22b", *GPUS], "did you mean --model"),
     "a cluster that says how many": ([*MODEL, "--cluster", "examples/my-cluster.toml"], "; my-cluster has 128"),
     "nodes, as launchers take them": (["--model", "22b", "--nodes", "4"], "--gpus takes all of them: nodes times GPUs"),
+    "a deadline in other words": (["size", "--days", "30"], "--days; --deadline takes the longest training, as in 30d"),
+    "a batch of unknown kind": ([*ASK, "--batch", "4"], "--global-batch takes sequences per iteration, --micro-batch"),
+    "a kind of GPU": ([*ASK, "--gpu-type", "a100"], "--cluster names the machines"),
+    "a comparison of nothing": (["compare"], "plan compare needs A: a file of a plan, a run or a job"),
     "a batch of tokens": ([*MODEL, *GPUS, "--global-batch", "4M"], "write 4000000, got '4M' (sequences per iteration)"),
     "the beginning of an option": (["--model", "22b", *GPUS, "--images", "2"], "did you mean --images-per-sample?"),
     "an unknown command": (["sovle", *ASK], "did you mean solve"),
@@ -157,6 +162,10 @@ CASES = {
     "no GPUs to plan again on": (["replan", "x.json"], "needs --gpus N: accelerators that there are now"),
     "a model that is null": (["--model", "{nothing}", *GPUS], "expected a table of fields, got null"),
     "an answer without a schema": (["report", "{object}"], "it has no field schema, plan/1 in such an answer"),
+    "an answer as a measured run": (
+        ["validate", "{plan}"],
+        "the document: expected a measured run (run/1), got plan/1",
+    ),
     "an impossible node": ([*ASK, "--cluster", "{node}"], "node.toml: gpus_per_node: expected more than 0, got -8\n"),
     "a character that no name has": (["--model", "22b\x01", *GPUS], "control character '\\x01' stands in '22b\\x01'"),
     "control characters": (["--model", "a\nb\x1b[31m", *GPUS], "the control character '\\x1b' stands in"),
@@ -184,6 +193,7 @@ def files(tmp_path):
         "empty.jsonl": "\n\n",
         "nothing.json": "null",
         "object.json": "{}",
+        "plan.json": '{"schema": "plan/1", "status": "optimal"}',
         "node.toml": f'name = "n"\n{NODE.replace("8", "-8", 1)}[network]\nbandwidth = "400 Gb/s"\n',
     }
     for name, text in texts.items():

@@ -56,7 +56,8 @@ def test_the_combination_leaves_tensor_ranks_within_the_node():
 def test_several_rules_that_pins_break_are_answered_with_what_changes():
     found = predict(asked({"tp": 8, "pp": 1, "vpp": 3, "micro_batch_size": 1, "schedule": "gpipe"}))
     assert found.status == "infeasible"
-    changed = {AXES[word]: value for word, value in map(str.split, found.nearest.subject.split(", "))}
+    words = found.nearest.subject.split()
+    changed = {AXES[word.removeprefix("--")]: value for word, value in zip(words[::2], words[1::2], strict=True)}
     assert predict(asked({"tp": 8, "pp": 1, "vpp": 3, "micro_batch_size": 1, "schedule": "gpipe"} | changed)).fits
 
 

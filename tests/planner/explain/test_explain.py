@@ -104,7 +104,7 @@ def test_the_nearest_machine_that_works_does_work_in_the_time_it_says(gpus):
 
 def test_the_nearest_plan_of_impossible_pins_is_the_plan_without_them():
     refused = ask(pins={"micro_batch_size": 512})
-    assert refused.nearest.subject == "without the pinned micro_batch_size"
+    assert refused.nearest.subject == "without --micro-batch"
     assert refused.nearest.iteration_seconds == pytest.approx(ask(reasons=False).prediction.iteration_seconds)
 
 

@@ -199,7 +199,7 @@ def test_why_not_compares_with_the_best_over_all_groups():
     assert set(answer.terms) >= {"compute", "bubble"}
     refused = why_not(request(pins={"rank_order": "tp-cp-ep-pp-dp"}))
     assert refused.rules[0].rule == "group-order"
-    assert refused.nearest.subject == "without the pinned rank_order"
+    assert refused.nearest.subject == "without --rank-order"
 
 
 def test_other_orders_and_one_group_alone_are_compared(whole):
@@ -313,7 +313,7 @@ def test_what_no_group_can_hold_is_infeasible_with_reasons_and_the_nearest_that_
     pinned = plan(request(pins={"rank_order": "tp-cp-ep-pp-dp"}))
     assert pinned.status == "infeasible"
     assert pinned.rejected[0].rule == "group-order"
-    assert pinned.nearest.subject == "without the pinned rank_order"
+    assert pinned.nearest.subject == "without --rank-order"
 
 
 def test_a_group_without_a_number_of_nodes_is_asked_for_it():

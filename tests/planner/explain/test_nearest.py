@@ -85,7 +85,7 @@ def test_what_an_option_rules_out_works_without_it_and_takes_as_long_as_is_said(
 def test_of_two_obstacles_both_are_removed():
     asked = {"model": "llama3-70b", "framework": "torchtitan", "global_batch_size": 512}
     refused = plan(PlanRequest(**asked, gpus=8, optimizer="adafactor", pins={"offload": "none"}))
-    assert refused.nearest.subject == "without --optimizer adafactor, and without the pinned offload"
+    assert refused.nearest.subject == "without --optimizer adafactor, and without --offload"
     assert plan(PlanRequest(**asked, gpus=8, reasons=False)).status == "optimal"
     larger = {**asked, "model": "llama3.1-405b"}
     far = plan(PlanRequest(**larger, gpus=8, optimizer="adafactor"))
@@ -104,13 +104,28 @@ def test_where_nothing_near_works_what_was_tried_is_said():
 
 
 def test_a_batch_nearby_is_named_before_tensor_ranks_over_several_nodes():
-    asked = {"model": "megascale-530b", "gpus": 11200, "pins": {"tp": 8, "pp": 35, "vpp": 3}}
+    pins = {"tp": 8, "pp": 35, "vpp": 3, "schedule": "interleaved-1f1b"}
+    asked = {"model": "megascale-530b", "gpus": 11200, "pins": pins}
     refused = predict(PlanRequest(**asked, global_batch_size=6160))
-    assert refused.nearest.subject == "global-batch 5600"
+    assert refused.nearest.subject == "--global-batch 5600"
     assert predict(PlanRequest(**asked, global_batch_size=5600)).fits
+
+
+def test_a_schedule_that_nobody_asked_for_gives_way_before_the_batch_and_is_refused_for_one_reason():
+    asked = {"model": "megascale-530b", "gpus": 11200, "global_batch_size": 6160}
+    pins = {"tp": 8, "pp": 35, "vpp": 3}
+    refused = predict(PlanRequest(**asked, pins=pins))
+    assert [one.rule for one in refused.rejected] == ["interleave-groups"]
+    assert refused.nearest.subject == "--schedule interleaved-groups"
+    assert predict(PlanRequest(**asked, pins=pins | {"schedule": "interleaved-groups"})).fits
+
+
+def test_chunks_need_not_divide_the_gpus():
+    refused = predict(PlanRequest(model="175b", gpus=1024, pins={"tp": 8, "pp": 16, "vpp": 5}))
+    assert refused.rejected[0].example.endswith("; 4 and 6 do")
 
 
 def test_what_does_not_fit_is_told_the_sharding_under_which_it_does():
     asked = {"model": "palm-540b", "gpus": 6144, "cluster": "tpu-v4", "global_batch_size": 2048}
-    assert predict(PlanRequest(**asked, pins={"tp": 12})).nearest.subject == "zero 3"
+    assert predict(PlanRequest(**asked, pins={"tp": 12})).nearest.subject == "--zero 3"
     assert predict(PlanRequest(**asked, pins={"tp": 12, "zero_stage": 3})).fits

@@ -30,3 +30,9 @@ def test_switches_that_are_off_are_said_to_be_off():
     assert "dropout on, overlap grad reduce off" in shown(
         changes={"stack.dropout": True, "stack.overlap_grad_reduce": False}
     )
+
+
+def test_tables_in_a_list_are_said_in_words():
+    text = shown(cluster={"gpus_per_node": 8, "tiers": [{"name": "node", "gpus": 8}, {"name": "leaf", "gpus": 256}]})
+    assert "tiers gpus 8; gpus 256" in text
+    assert not set("{}'=") & set(text)

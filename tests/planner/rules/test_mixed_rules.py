@@ -78,5 +78,5 @@ def test_the_first_reason_is_about_what_was_pinned(pins, rule, said):
 def test_the_nearest_that_works_gives_up_one_pin_where_that_is_enough():
     pins = {"tp": 4, "schedule": "none", "micro_batch_size": 1}
     answer = plan(PlanRequest(model="llama3-8b", gpus=128, cluster="a100-h100-mixed", pins=pins))
-    assert answer.nearest.subject == "without the pinned schedule"
+    assert answer.nearest.subject == "without --schedule"
     assert "TP 4" in answer.nearest.text
