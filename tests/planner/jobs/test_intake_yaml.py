@@ -255,6 +255,12 @@ def test_words_of_maxtext_s_command_line_stand_above_its_file(tmp_path):
     assert absent.startswith("other.yml, which the command line names, is not here")
 
 
+def test_a_script_that_starts_maxtext_with_its_file_alone_is_read(tmp_path):
+    (tmp_path / "maxtext.yml").write_text("model_name: deepseek3-671b\nper_device_batch_size: 4\n")
+    job = read(tmp_path, '#!/usr/bin/env bash\nexec python3 -m maxtext.trainers.pre_train.train maxtext.yml "$@"')
+    assert job.fields["model"] == "deepseek-v3"
+
+
 def test_nanotron_s_command_line_names_its_file(tmp_path):
     (tmp_path / "small.yaml").write_text(yaml_text(SMALL))
     job = read(tmp_path, "torchrun --nproc_per_node=8 run_train.py --config-file small.yaml")
