@@ -329,3 +329,11 @@ def test_biases_and_packed_documents_of_nanotron_are_read_and_its_usual_keys_are
     assert any("documents do not attend to each other" in line for line in job.unpriced)
     plain = nanotron_job(SMALL | {"model": {"model_config": sizes}})
     assert "qkv_bias" not in plain.fields["model"]
+
+
+def test_nanotron_s_own_cut_of_the_layers_is_read():
+    sizes = {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+             "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": False}  # fmt: skip
+    piped = SMALL | {"parallelism": SMALL["parallelism"] | {"pp": 4}, "model": {"model_config": sizes}}
+    assert nanotron_job(piped).layers == (9, 9, 8, 6)
+    assert nanotron_job(SMALL | {"model": {"model_config": sizes}}).layers is None
