@@ -82,7 +82,7 @@ def same_model(config, model):
              "num_query_groups": "num_kv_heads", "head_dim": "head_dim"}  # fmt: skip
     width = named.pop("head_dim") if model.get("mla") else None  # of latent attention its own widths count
     assert width is None or config.qk_nope_head_dim + config.qk_rope_head_dim == model["head_dim"], model["name"]
-    pairs = 2 if config.decoder_block == "gemma2" else 1
+    pairs = 2 if model["name"].startswith("gemma2-") else 1  # it counts pairs of them
     for ours, theirs in named.items():
         times = pairs if ours == "num_layers" else 1
         assert getattr(config, theirs) * times == model[ours], (model["name"], ours)

@@ -217,10 +217,14 @@ def _repeated(chunk: str, count: int) -> str:
 
 def _sharding(strategy: Strategy, *, by_itself: bool) -> dict[str, Any]:
     data_ranks = strategy.dp * strategy.cp
-    values: dict[str, Any] = {"overlap_grad_reduce": data_ranks > 1}
+    # States on the host are the distributed optimizer's on one rank too, which copies as it would send.
+    overlaps = data_ranks > 1 or strategy.offload.startswith("optimizer")
+    values: dict[str, Any] = {"overlap_grad_reduce": overlaps}
+    if strategy.zero_stage == 0 and data_ranks > 1:
+        return values
+    values["overlap_param_gather"] = overlaps
     if strategy.zero_stage == 0:
         return values
-    values["overlap_param_gather"] = data_ranks > 1
     if by_itself:
         return values
     values["use_distributed_optimizer"] = True
