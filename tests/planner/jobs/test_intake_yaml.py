@@ -336,4 +336,4 @@ def test_nanotron_s_own_cut_of_the_layers_is_read():
              "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": False}  # fmt: skip
     piped = SMALL | {"parallelism": SMALL["parallelism"] | {"pp": 4}, "model": {"model_config": sizes}}
     assert nanotron_job(piped).layers == (9, 9, 8, 6)
-    assert nanotron_job(SMALL | {"model": {"model_config": sizes}}).layers is None
+    assert nanotron_job(piped | {"parallelism": SMALL["parallelism"] | {"pp": 1}}).layers is None
