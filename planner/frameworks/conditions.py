@@ -178,8 +178,11 @@ def lacking(has: Collection[str], whole: Collection[str]) -> Callable[[Model], l
     return lacks
 
 
-_BEFORE_AMPERE: Final = ("Pascal", "Volta", "Turing")
-"""Architectures without flash attention of today, which context ranks go with under most frameworks."""
+BEFORE_AMPERE: Final = ("Pascal", "Volta", "Turing")
+"""Architectures without flash attention of today, which context ranks go with under most frameworks.
+
+Nor do they have the kernels of grouped products.
+"""
 _COMMON: Final[Mapping[str, tuple[tuple[str, ...], str, Condition]]] = {
     "v": (("vpp", "schedule"), "no schedule {schedule} with {vpp} chunks a stage; 2 work",
         lambda c, _x: ~among(c, "schedule", FOLDED) | (c["vpp"] == 2)),
@@ -190,7 +193,7 @@ _COMMON: Final[Mapping[str, tuple[tuple[str, ...], str, Condition]]] = {
         lambda c, x: x.model.num_layers % (c["pp"] * c["vpp"]) == 0),
     "context-kernel": (("cp",),
         "no context ranks {cp} on {accelerator}: the attention kernels that take them run from Ampere on; 1 works",
-        lambda c, x: (c["cp"] == 1) | (x.architecture not in _BEFORE_AMPERE)),
+        lambda c, x: (c["cp"] == 1) | (x.architecture not in BEFORE_AMPERE)),
     "context-shards": (("cp", "zero_stage"),
         "no ZeRO stage {zero_stage} with {cp} context ranks, which are among the ranks that share states",
         lambda c, _x: (c["cp"] == 1) | (c["zero_stage"] > 0)),

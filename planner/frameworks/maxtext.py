@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -16,12 +17,44 @@ _RULES: Final = "maxtext.configs: base.yml, logical_axis_rules"
 _MESH: Final = "maxtext.configs: base.yml, mesh_axes"
 
 
-MAXTEXT: Final[frozenset[str]] = frozenset({
-    "gpt-oss-120b", "gpt-oss-20b", "gpt3-175b", "llama2-13b", "llama2-70b", "llama2-7b", "llama3-70b", "llama3-8b",
-    "llama3.1-405b", "mistral-7b", "mixtral-8x7b", "qwen2.5-14b", "qwen2.5-7b", "qwen3-0.6b",
-    "qwen3-1.7b", "qwen3-14b", "qwen3-235b-a22b", "qwen3-30b-a3b", "qwen3-32b", "qwen3-4b", "qwen3-8b",
-})  # fmt: skip
-"""Models of the catalogue that MaxText 0.2.5 has under the same name and with the same sizes."""
+_SAME: Final = (
+    *("gemma-2b", "gemma-7b", "gemma2-27b", "gemma2-2b", "gemma2-9b", "gemma3-12b", "gemma3-27b", "gemma3-4b"),
+    *("gpt-oss-120b", "gpt-oss-20b", "gpt3-175b", "llama2-13b", "llama2-70b", "llama2-7b", "llama3-70b", "llama3-8b"),
+    *("llama3.1-405b", "mistral-7b", "mixtral-8x22b", "mixtral-8x7b", "qwen2.5-1.5b", "qwen2.5-14b", "qwen2.5-7b"),
+    *("qwen3-0.6b", "qwen3-1.7b", "qwen3-14b", "qwen3-235b-a22b", "qwen3-30b-a3b", "qwen3-32b", "qwen3-4b"),
+    *("qwen3-8b", "qwen3-next-80b-a3b", "qwen3.5-35b-a3b", "qwen3.5-397b-a17b"),
+)
+MAXTEXT: Final[Mapping[str, str]] = {
+    **{name: name for name in _SAME},
+    "deepseek-v2": "deepseek2-236b",
+    "deepseek-v2-lite": "deepseek2-16b",
+    "deepseek-v3": "deepseek3-671b",
+    "gemma-4-26b-a4b": "gemma4-26b",
+    "gemma-4-31b": "gemma4-31b",
+    "kimi-k2": "kimi-k2-1t",
+    "llama4-maverick": "llama4-17b-128e",
+    "llama4-scout": "llama4-17b-16e",
+    "olmo-3-32b": "olmo3-32b",
+    "olmo-3-7b": "olmo3-7b",
+    "qwen3-coder-480b-a35b": "qwen3-480b-a35b",
+}
+"""MaxText 0.2.5's names of models of the catalogue that it has with the same sizes, but for padded vocabularies.
+
+Left out are those whose sparse attention has kernels that an exported file does not choose.
+"""
+
+
+def _alike(x: Facts) -> bool:
+    """Layers that are all of one kind: MaxText pipelines whole cycles of others, and experts without dense layers."""
+    model = x.model
+    cycles = bool(model.mixer_pattern or model.sliding_window_every or model.variants)
+    return not cycles and (model.moe is None or model.num_moe_layers == model.num_layers)
+
+
+def _splits_sequences(x: Facts) -> bool:
+    """No recurrence, whose order a balanced split breaks; under cuDNN attention to all tokens, without sinks."""
+    part = bool(x.model.sliding_window_every or x.model.attention_sinks)
+    return not x.model.mixer_pattern and (x.vendor == TPU or not part)
 
 
 def _whole_tokens(c: Columns, x: Facts) -> Mask:
@@ -62,6 +95,11 @@ RULES: Final = (
     usual("maxtext-schedule", "maxtext.layers.pipeline", "gpipe", "breadth-first",
         sentence="no schedule {schedule}: its loop over stages runs all forward passes first; {works}"),
     usual("maxtext-layers", _CONFIG),
+    FrameworkRule("maxtext-pipeline", ("pp",), "no {pp} stages of a model whose layers differ; 1 works",
+        "maxtext.layers.nnx_decoders: _get_pipeline_stage_module", lambda c, x: (c["pp"] == 1) | _alike(x)),
+    FrameworkRule("maxtext-window", ("cp",),
+        "no {cp} context ranks on {accelerator} for windows, chunks, sinks or recurrences; 1 works",
+        "maxtext.layers.attention_op: cudnn_flash_attention", lambda c, x: (c["cp"] == 1) | _splits_sequences(x)),
     FrameworkRule("maxtext-rounds", ("pp", "dp", "micro_batch_size"),
         "no number of micro-batches that is not a multiple of {pp} stages", _CONFIG,
         lambda c, x: (c["pp"] == 1) | (micro_batches(c, x.global_batch_size) % c["pp"] == 0)),

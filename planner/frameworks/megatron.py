@@ -9,7 +9,16 @@ import numpy as np
 
 from costmodels.layer.recompute_modules import module_mask
 from costmodels.model.model import Model
-from planner.frameworks.conditions import SHARD, Facts, FrameworkRule, fact, further_mechanisms, not_made_by, usual
+from planner.frameworks.conditions import (
+    BEFORE_AMPERE,
+    SHARD,
+    Facts,
+    FrameworkRule,
+    fact,
+    further_mechanisms,
+    not_made_by,
+    usual,
+)
 from planner.frameworks.vendors import NO_CUDA, TPU
 from planner.rules.conditions import Columns, Mask, among
 
@@ -78,6 +87,9 @@ RULES: Final = (
     FrameworkRule("megatron-delayed-recompute", ("recompute_modules",),
         "no recomputation of {recompute_modules} under delayed scaling; fp8-current works", _CONFIG,
         lambda c, x: (x.precision != "fp8") | (c["recompute_modules"] & module_mask(("moe_act", "layernorm")) == 0)),
+    FrameworkRule("megatron-grouped-recompute", ("recompute_modules",),
+        "no recomputation of {recompute_modules} on {accelerator}, which has no kernels of grouped products", _CONFIG,
+        lambda c, x: (c["recompute_modules"] & module_mask(("moe_act",)) == 0) | (x.architecture not in BEFORE_AMPERE)),
     FrameworkRule("megatron-expert-bias", ("etp",), "no expert tensor size {etp} where experts have biases; 1 works",
         _CONFIG, lambda c, x: (c["etp"] == 1) | (x.model.moe is None) | (not x.model.ffn_bias)),
     FrameworkRule("megatron-expert-copies", ("tp", "ep", "etp", *SHARD),

@@ -19,8 +19,6 @@ from planner.jobs.values import data, put, words
 
 _SAID: Final = data("accelerate/words")
 _PLUGIN: Final[Mapping[str, str]] = _SAID["plugin"]
-SPLIT: Final = "transformers"
-"""The stack that splits sequences, which FSDP's usual one does not."""
 _KEYS: Final = frozenset({"distributed_type", "mixed_precision"})
 SHARDS: Final = "says how states are sharded"
 Find = Callable[[str], JobFile | None]
@@ -99,7 +97,7 @@ def _of_pytorch(at: Document, _find: Find) -> ImportedJob:
     precision, sharded, cp = at("precision"), at("distributed") == "fsdp", at("cp")
     narrow = precision == "fp8"
     fields = present(
-        stack=FRAMEWORKS["accelerate"].stack if cp == 1 else SPLIT,
+        stack=FRAMEWORKS["accelerate"].stack,
         precision=BACKENDS[at("backend")] if narrow else precision,
         fp8_param_gather=(at("fp8_param_gather") or None) if narrow else None,
     )

@@ -17,6 +17,9 @@ STUB: Final = "ds_pipeline.py"
 USUAL_BUCKET: Final = 500_000_000
 """Values of reduce_bucket_size where no file says it."""
 
+_UNTESTED: Final = frozenset({"sgd", "lamb"})
+"""Optimizers that ZeRO takes where a key allows it (``deepspeed.runtime.zero.utils: ZERO_SUPPORTED_OPTIMIZERS``)."""
+
 
 def deepspeed(job: Job, version: str) -> Export:
     """The configuration as of DeepSpeed 0.19: batch, ZeRO, precision, offloading, Ulysses, AutoTP."""
@@ -52,6 +55,8 @@ def _values(job: Job) -> dict[str, Any]:
         **dict.fromkeys(("states_on_host", "states_pinned"), True if hosted else None),
         "offload_fraction": switches.offload_fraction if hosted and switches.offload_fraction < 1 else None,
         **dict.fromkeys(("parameters_on_host", "parameters_pinned"), True if all_hosted else None),
+        "untested_optimizer": True if sharded and switches.optimizer in _UNTESTED else None,
+        "own_optimizer_on_host": False if hosted and switches.optimizer != "adam" else None,
         "tp": strategy.tp if strategy.tp > 1 else None,
         "dp": strategy.dp if strategy.cp > 1 else None,
         "cp": strategy.cp if strategy.cp > 1 else None,
@@ -72,6 +77,9 @@ def _remarks(job: Job) -> tuple[str, ...]:
         f"split sequences in the model: UlyssesSPAttentionHF over {strategy.cp} ranks": strategy.cp > 1,
         f"the JSON has no pipeline; {STUB} cuts the model into {strategy.pp} stages": strategy.pp > 1,
         f"choose the optimizer in the script: the plan has {job.switches.optimizer}": job.switches.optimizer != "adam",
+        "make the optimizer deepspeed.ops.adam.DeepSpeedCPUAdam: with states on the host it takes no other Adam": (
+            strategy.offload != "none" and job.switches.optimizer == "adam"
+        ),
     })  # fmt: skip
 
 

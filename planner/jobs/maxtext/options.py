@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from planner.frameworks.maxtext import MAXTEXT
 from planner.jobs.options import options_of
 from planner.jobs.values import data, words
 
@@ -15,8 +16,8 @@ NEARLY: Final[Mapping[str, str]] = data("maxtext/words")["nearly"]
 """Policies that are priced as the nearest of the three: what they keep lies between them, or on the host."""
 NARROW_STATES: Final[Mapping[str, Any]] = {"stack.states.weight_bytes": 2, "stack.states.optimizer_bytes": 8}
 """Weights in bfloat16, which have no copy in fp32, and whose moments are of their format."""
-CALLED: Final[Mapping[str, str]] = data("maxtext/words")["called"]
-"""What MaxText calls models of the catalogue by names of its own."""
+CALLED: Final[Mapping[str, str]] = {theirs: ours for ours, theirs in MAXTEXT.items()}
+"""The catalogue's names of models by MaxText's."""
 
 OPTIONS: Final = options_of("maxtext")
 """Keys by field, in the order in which they are written.

@@ -13,7 +13,6 @@ from costmodels.model.catalogue import model as find_model
 from costmodels.names import SHARDED_PARAMETERS
 from hardware.catalogue import names
 from planner.errors import BadRequest
-from planner.frameworks.maxtext import MAXTEXT
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.logs.tables import Findings, log_reader, made_job
 from planner.jobs.maxtext.options import AXES, CALLED, NARROW_STATES, NEARLY, OPTIONS, SIZES
@@ -154,7 +153,7 @@ def _model(at: Document) -> tuple[Any, str]:
         return None, "num_experts is not read without a model_name; give the model with --model"
     if name == "default" and at("decoder"):
         return llama_shape(at, *SIZES, "seq_length") | _scaled(at), ""
-    known = CALLED.get(name) or (name if name in MAXTEXT else entry_of(name))
+    known = CALLED.get(name) or entry_of(name)
     return (known, "") if known else (None, f"model {name!r:.40} is not known; give it with --model")
 
 
@@ -183,12 +182,13 @@ _FILES: Final = (".yml", ".yaml")
 
 
 def _starts(launch: Launch) -> bool:
-    """Whether a command line is MaxText's: its program, a file, and words such as ``model_name=llama2-7b``."""
+    """Whether a command line is MaxText's: its module, or a program and words such as ``model_name=llama2-7b``."""
     named = any(_PROGRAM.search(word) for word in launch.words[:4])
     itself = any("maxtext" in word.lower() for word in launch.words)
     own = {row.word for row in OPTIONS} - (set() if itself else _OF_MANY)
     said = any(word.partition("=")[0] in own for word in launch.words if "=" in word)
-    return named and said and any(word.endswith(_FILES) for word in launch.words)
+    module = any(word.lower().startswith("maxtext.") for word in launch.words[:4])
+    return (module or (named and said)) and any(word.endswith(_FILES) for word in launch.words)
 
 
 def _read_command(launch: Launch, context: Context) -> ImportedJob:

@@ -35,7 +35,7 @@ def maxtext(job: Job, version: str) -> Export:
 def _values(job: Job) -> dict[str, Any]:
     """Values by the fields of its options; of a model that MaxText knows, no sizes."""
     strategy, model, on_tpu = job.strategy, job.model, job.vendor == TPU
-    known = model.name in MAXTEXT
+    known = MAXTEXT.get(model.name)
     shape = {"decoder": "llama2"} | {name: getattr(model, name) for name in SIZES}
     return {
         "base_config": "base.yml",
@@ -43,7 +43,7 @@ def _values(job: Job) -> dict[str, Any]:
         "hardware": "tpu" if on_tpu else "gpu",
         "dataset_type": "synthetic",
         "packing": False,
-        **({"model": model.name} if known else shape),
+        **({"model": known} if known else shape),
         **axes(job),
         **_batch(job),
         "recompute": strategy.recompute,

@@ -10,6 +10,7 @@ from costmodels.pipeline.interleaving import group_size
 from costmodels.stack.fields import SENT_ONCE
 from planner.answer.plan import Strategy
 from planner.errors import BadRequest
+from planner.frameworks.conditions import BEFORE_AMPERE
 from planner.jobs.job import Export, Job, groups_in_turn, looped_chunks, refuse, switches_of
 from planner.jobs.launchers import shell
 from planner.jobs.megatron.options import OPTIONS, PRECISIONS
@@ -43,6 +44,8 @@ def megatron(job: Job, version: str) -> Export:
     values = model | strategy_values(strategy, request)[0] | states | assumed | dropout_values(job)
     # Parts in graphs were called a scope until 0.18.
     values |= {"cuda_graph_modules": values.get("cuda_graph_scope")} if version >= "0.19" else {}
+    looped = bool(job.model.moe) and job.architecture in BEFORE_AMPERE
+    values |= {"moe_grouped_gemm": False} if looped else {}
     words = OPTIONS.words(values, version)
     script = "pretrain_mamba.py" if job.model.layer_pattern else "pretrain_gpt.py"
     environment = _environment(job)
@@ -52,7 +55,17 @@ def megatron(job: Job, version: str) -> Export:
     left_out = f"add your own options: {', '.join(_own_words(job))}{base}"
     own = job.vendor in {"", "NVIDIA", "AMD"}
     ported = f"Megatron-LM needs CUDA: {job.nodes[0].accelerator} needs the port of {job.vendor}"
-    about_job = (*(() if own else (ported,)), *groups_in_turn(job.nodes), *releases, left_out)
+    one_by_one = (
+        f"{job.nodes[0].accelerator} has no kernels of grouped products: the experts of a rank run one after another. "
+        "Grouped ones are priced, so the run takes longer"
+    )
+    about_job = (
+        *(() if own else (ported,)),
+        *((one_by_one,) if looped else ()),
+        *groups_in_turn(job.nodes),
+        *releases,
+        left_out,
+    )
     remarks = (*about_model, *about_states, *about_stack, *about_job)
     lines = [*shell.header(f"Megatron-LM, Megatron-Core {version}"), *shell.remarks(remarks)]
     how = [f'# source {FILE}; torchrun ... {script} "${{MEGATRON_ARGS[@]}}" {" ".join(_own_words(job))}']
@@ -204,10 +217,14 @@ def _repeated(chunk: str, count: int) -> str:
 
 def _sharding(strategy: Strategy, *, by_itself: bool) -> dict[str, Any]:
     data_ranks = strategy.dp * strategy.cp
-    values: dict[str, Any] = {"overlap_grad_reduce": data_ranks > 1}
+    # States on the host are the distributed optimizer's on one rank too, which copies as it would send.
+    overlaps = data_ranks > 1 or strategy.offload.startswith("optimizer")
+    values: dict[str, Any] = {"overlap_grad_reduce": overlaps}
+    if strategy.zero_stage == 0 and data_ranks > 1:
+        return values
+    values["overlap_param_gather"] = overlaps
     if strategy.zero_stage == 0:
         return values
-    values["overlap_param_gather"] = data_ranks > 1
     if by_itself:
         return values
     values["use_distributed_optimizer"] = True

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from costmodels.model.model import BadModel, from_shape
 from planner.errors import BadRequest
+from planner.frameworks.nanotron import stage_layers
 from planner.jobs.imported import ImportedJob, Length, llama_shape
 from planner.jobs.nanotron.options import OPTIONS, SIZES
 from planner.jobs.options import Document, present
@@ -43,9 +45,19 @@ def nanotron_job(document: Mapping[str, Any]) -> ImportedJob:
         effects += (f"{OPTIONS['tensor_overlap'].word} is off, which is not priced: tensor ranks wait longer",)
     harmless = f"{said['harmless']} {' '.join(path.rpartition('.')[2] for path in said['unpriced'])}"
     remarks = at.left(dict.fromkeys(tables, harmless))
+    layers = _cut(fields["model"], pp) if "model" in fields and pp > 1 else None
     return ImportedJob(
-        fields, pins, remarks=remarks, assumed=tuple(assumed), unpriced=effects, length=length, lacks=lacks
+        fields, pins, layers, remarks=remarks, assumed=tuple(assumed), unpriced=effects, length=length, lacks=lacks
     )
+
+
+def _cut(shape: Mapping[str, Any], pp: int) -> tuple[int, ...] | None:
+    """Layers of every stage as nanotron divides them; None of sizes that are no model's, or fill not every stage."""
+    try:
+        held = stage_layers(from_shape(shape), pp)
+    except BadModel:
+        return None
+    return tuple(held) if all(held) else None
 
 
 def _unknown(at: Document) -> str:

@@ -26,6 +26,7 @@ LLAMA = toy_scenario(
         | {"ffn_bias": False, "head_bias": False, "num_norms": 2, "qk_norm": "none", "norm_weight": True}
     )
 )
+CYCLES = toy_scenario(model=LLAMA.model.model_copy(update={"sliding_window": 128, "sliding_window_every": 2}))
 TIED = toy_scenario(model=toy_model().model_copy(update={"tied_embeddings": True}))
 EXPERTS = toy_scenario(model=with_experts(toy_model()))
 BIASED = toy_scenario(model=with_experts(toy_model()).model_copy(update={"ffn_bias": True}))
@@ -72,6 +73,7 @@ PAIRS = {
     "megatron-adapters": (PLAIN, {}, ADAPTED),
     "megatron-mapping": (PLAIN, {"tp": 2, "pp": 2, "rank_order": 1}, {"cp": 2, "pp": 2, "rank_order": 1}),
     "megatron-delayed-recompute": (DELAYED, {"recompute_modules": MLP}, {"recompute_modules": NORMS}),
+    "megatron-grouped-recompute": (PLAIN, {"recompute_modules": module_mask(["moe_act"])}, VOLTA),
     "megatron-expert-bias": (BIASED, {"etp": 1}, {"etp": 2}),
     "megatron-expert-copies": (EXPERTS, {"ep": 2, **PART}, {"ep": 8, **PART}),
     "bridge-precision": (PLAIN, {}, ROWS),
@@ -200,6 +202,8 @@ PAIRS = {
     "maxtext-recompute-groups": (PLAIN, {}, {"recompute_num_layers": 2}),
     "maxtext-schedule": (LLAMA, {"schedule": GPIPE}, {"schedule": F1B}),
     "maxtext-layers": (LLAMA, {"pp": 2}, {"pp": 3}),
+    "maxtext-pipeline": (LLAMA, {"pp": 2}, CYCLES),
+    "maxtext-window": (LLAMA, {"cp": 2}, CYCLES),
     "maxtext-rounds": (LLAMA, {"pp": 4, "dp": 2}, {"pp": 4, "dp": 8}),
     "maxtext-tokens": (LLAMA, {"tp": 2, "cp": 2}, {"tp": 3}),
     "maxtext-delayed": (DELAYED, {"dp": 16}, {"dp": 8}),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from planner import PlanRequest, predict
+from planner import PlanRequest, plan, predict
 from planner.jobs.deepspeed.read import deepspeed_job
 from planner.jobs.imported import complete
 from planner.jobs.registry import export
@@ -102,3 +102,23 @@ def test_an_export_says_the_buckets_and_the_overlap_that_were_priced():
         "stack.reduce_bucket_size": "100000000 B",
     }
     assert not any("cannot express" in one for one in made.remarks)
+
+
+@each(
+    ("optimizer", "offload", "keys"),
+    [
+        ("adam", "optimizer", {}),
+        ("sgd", "none", {"zero_allow_untested_optimizer": True}),
+        ("sgd", "optimizer", {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}),
+    ],
+)
+def test_the_keys_without_which_deepspeed_refuses_an_optimizer_are_written(optimizer, offload, keys):
+    asked = {"model": "llama3-8b", "gpus": 8, "stack": "deepspeed", "reasons": False, "top": 0}
+    made = export(
+        plan(PlanRequest(optimizer=optimizer, pins={"offload": offload, "zero_stage": 2}, **asked)), "deepspeed"
+    )
+    document = json.loads(made.files["ds_config.json"])
+    assert {
+        key: value for key, value in document.items() if key.startswith("zero_") and key[5:] != "optimization"
+    } == keys
+    assert any("DeepSpeedCPUAdam" in line for line in made.remarks) == ((optimizer, offload) == ("adam", "optimizer"))

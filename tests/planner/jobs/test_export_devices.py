@@ -166,6 +166,14 @@ def test_a_port_of_megatron_is_asked_for_where_there_is_no_cuda(planned):
     assert "port of" not in " ".join(export(moved(asked, "mi300x"), "megatron-lm").remarks)
 
 
+def test_megatron_loops_over_experts_where_there_are_no_kernels_of_grouped_products():
+    asked = {"model": "mixtral-8x7b", "gpus": 64, "precision": "fp16", "reasons": False, "top": 0}
+    for cluster, loops in (("v100-dgx2", True), ("dgx-h100", False)):
+        made = export(plan(PlanRequest(cluster=cluster, stack="megatron-core", **asked)), "megatron-lm")
+        assert ("--moe-grouped-gemm" in made.program) != loops
+        assert any("one after another" in line for line in made.remarks) == loops
+
+
 def test_every_maker_in_the_catalogue_has_gpus_or_is_known_to_have_none():
     makers = {accelerator(name).vendor for name in names("accelerator")}
     assert makers == {"NVIDIA", "AMD", *NO_GPUS}

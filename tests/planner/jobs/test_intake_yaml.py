@@ -255,6 +255,12 @@ def test_words_of_maxtext_s_command_line_stand_above_its_file(tmp_path):
     assert absent.startswith("other.yml, which the command line names, is not here")
 
 
+def test_a_script_that_starts_maxtext_with_its_file_alone_is_read(tmp_path):
+    (tmp_path / "maxtext.yml").write_text("model_name: deepseek3-671b\nper_device_batch_size: 4\n")
+    job = read(tmp_path, '#!/usr/bin/env bash\nexec python3 -m maxtext.trainers.pre_train.train maxtext.yml "$@"')
+    assert job.fields["model"] == "deepseek-v3"
+
+
 def test_nanotron_s_command_line_names_its_file(tmp_path):
     (tmp_path / "small.yaml").write_text(yaml_text(SMALL))
     job = read(tmp_path, "torchrun --nproc_per_node=8 run_train.py --config-file small.yaml")
@@ -323,3 +329,11 @@ def test_biases_and_packed_documents_of_nanotron_are_read_and_its_usual_keys_are
     assert any("documents do not attend to each other" in line for line in job.unpriced)
     plain = nanotron_job(SMALL | {"model": {"model_config": sizes}})
     assert "qkv_bias" not in plain.fields["model"]
+
+
+def test_nanotron_s_own_cut_of_the_layers_is_read():
+    sizes = {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+             "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": False}  # fmt: skip
+    piped = SMALL | {"parallelism": SMALL["parallelism"] | {"pp": 4}, "model": {"model_config": sizes}}
+    assert nanotron_job(piped).layers == (9, 9, 8, 6)
+    assert nanotron_job(piped | {"parallelism": SMALL["parallelism"] | {"pp": 1}}).layers is None

@@ -133,3 +133,10 @@ def test_a_default_plan_for_megatron_is_read_back_with_its_price(asked, tmp_path
     again = predict(read_job(path, **known).request)
     assert again.strategy == found.strategy
     assert again.prediction.iteration_seconds == pytest.approx(found.prediction.iteration_seconds, rel=1e-3)
+
+
+def test_states_on_the_host_of_a_lone_data_rank_are_read_back_at_the_same_price(tmp_path):
+    asked = {"model": "llama3-8b", "gpus": 2, "stack": "megatron-core"}
+    plan = ask(PlanRequest(**asked, pins={"tp": 2, "offload": "optimizer"}, reasons=False, top=0))
+    found = read_back(plan, "megatron-lm", tmp_path / "job")
+    assert found.prediction.iteration_seconds == plan.prediction.iteration_seconds
