@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -77,7 +77,7 @@ def counting(total: int, progress: Tell | None) -> Callable[[list[Any]], None] |
 
 def map_cases(
     runs: Sequence[Run],
-    function: Callable[[Run, Case | str], Result],
+    function: Callable[[Sequence[Run], Sequence[Case | str]], Sequence[Result]],
     *,
     workers: int = 1,
     report: Callable[[list[Result]], None] | None = None,
@@ -85,8 +85,9 @@ def map_cases(
 ) -> list[Result]:
     """What ``function`` makes of every run and its ``case_or_reason``, in order, as of `map_in_processes`.
 
-    Runs of one job go to one process, whatever lies between them, as do jobs that differ in their sizes alone: their
-    prices have most in common.
+    It is given several at a time: runs that cannot be priced, or that differ in their sizes alone. Runs of one job go
+    to one process, whatever lies between them, as do jobs that differ in their sizes alone: their prices have most in
+    common.
     """
     jobs = grouped(range(len(runs)), lambda place: _job(runs[place]))
     alike = grouped(jobs, lambda job: tuple(said for said in job if said[0] not in SIZES))
@@ -117,11 +118,17 @@ def _job(run: Run) -> tuple[tuple[str, Hashable], ...]:
 
 
 def _of_chunk(
-    function: Callable[[Run, Case | str], Result], parts: Mapping[str, Any], runs: Sequence[Run]
+    function: Callable[[Sequence[Run], Sequence[Case | str]], Sequence[Result]],
+    parts: Mapping[str, Any],
+    runs: Sequence[Run],
 ) -> list[Result]:
     """``map_cases`` of some runs, here."""
-    cases = _with_prices(_cases(runs, parts))
-    return [function(run, case) for run, case in zip(runs, cases, strict=True)]
+    rest = iter(runs)
+    return [
+        found
+        for cases in _with_prices(_cases(runs, parts))
+        for found in function(list(islice(rest, len(cases))), cases)
+    ]
 
 
 def _cases(runs: Iterable[Run], parts: Mapping[str, Any]) -> Iterator[Case | str]:
@@ -133,11 +140,11 @@ def _cases(runs: Iterable[Run], parts: Mapping[str, Any]) -> Iterator[Case | str
             yield resolved if isinstance(resolved, str) else _or_reason(case_in, run, resolved)
 
 
-def _with_prices(cases: Iterable[Case | str]) -> Iterator[Case | str]:
-    """The cases; neighbours whose scenarios differ in their sizes alone are priced together."""
+def _with_prices(cases: Iterable[Case | str]) -> Iterator[list[Case | str]]:
+    """The cases, neighbours together whose scenarios differ in their sizes alone, and which are priced together."""
     for _, same in groupby(cases, key=lambda case: isinstance(case, Case) and case.scenario.of_any_size):
         alike = list(same)
         if priced := [case for case in alike if isinstance(case, Case)]:
             with suppress(MeshwrightError, ValueError, ArithmeticError):  # the one that has it is priced once more
                 price_together(priced)
-        yield from alike
+        yield alike

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from costmodels.memory.footprint import readings
 from costmodels.pricing import Price
+from costmodels.strategy import concatenate
 from hardware.errors import MeshwrightError
 from planner.answer.build import mfu_of
 from planner.answer.plan import Interval
@@ -24,7 +25,7 @@ from planner.runs.case import Case
 from planner.runs.corpus import case_or_reason, grouped, map_cases
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
-from planner.trust.interval import interval
+from planner.trust.interval import intervals
 from planner.trust.table import source
 
 HOME = Path(__file__).parent / "data"
@@ -113,7 +114,7 @@ def judge(
     named = list(read_named(paths))
     parts: Mapping[str, Any] = {} if profile is None else profile_records(profile)
     report = None if progress is None else _Counted(len(named), progress)
-    verdicts = map_cases([run for _, run in named], judge_case, workers=workers, report=report, **parts)
+    verdicts = map_cases([run for _, run in named], judge_alike, workers=workers, report=report, **parts)
     by_file = grouped(zip(named, verdicts, strict=True), lambda pair: pair[0][0])
     return {name: [verdict for _, found in pairs for verdict in found] for name, pairs in by_file.items()}
 
@@ -139,41 +140,65 @@ def judge_run(run: Run, **parts: Any) -> list[Verdict]:
         run: the run.
         parts: cluster and stack in place of its own, as ``case_of`` takes them.
     """
-    return judge_case(run, case_or_reason(run, **parts))
+    return judge_alike([run], [case_or_reason(run, **parts)])[0]
 
 
-def judge_case(run: Run, case: Case | str) -> list[Verdict]:
-    """The same of a run whose case, or why it has none, is known."""
-    said, found, predicted = run.measured, None, dict[str, float | bool]()
-    peak = said.peak_memory.bytes if said.peak_memory else None
-    measured = {
-        metric: value
-        for metric, value in zip(_PATHS, (said.iteration_seconds, peak, said.fits), strict=True)
-        if value is not None
-    }
-    reason = run.unpriced or ("" if measured else "nothing measured") or (case if isinstance(case, str) else "")
+def judge_alike(runs: Sequence[Run], cases: Sequence[Case | str]) -> list[list[Verdict]]:
+    """The same of runs whose cases, or why they have none, are known; the scenarios differ in their sizes alone."""
+    found = [_priced(run, case) for run, case in zip(runs, cases, strict=True)]
+    timed = [one for one in found if one.price and one.run.measured.iteration_seconds]
+    promised = dict(zip(map(id, timed), _intervals(timed) if timed else (), strict=True))
+    return [_verdicts(one, promised.get(id(one))) for one in found]
+
+
+class _Priced(NamedTuple):
+    """A run with its price, or with the reason why it has none, and what is predicted of it by metric."""
+
+    run: Run
+    case: Case | None
+    price: Price | None
+    predicted: Mapping[str, float | bool]
+    reason: str = ""
+
+
+def _priced(run: Run, case: Case | str) -> _Priced:
+    reason = run.unpriced or ("" if _measured(run) else "nothing measured") or (case if isinstance(case, str) else "")
     if not reason and isinstance(case, Case):
         try:
-            priced = case.price()
-            predicted, found = _predicted(run, case, priced), case
+            price = case.price()
+            return _Priced(run, case, price, _predicted(run, case, price))
         except (MeshwrightError, ValueError, ArithmeticError) as error:
             check_interrupt(error)
             reason = str(error)
+    return _Priced(run, None, None, {}, reason)
+
+
+def _measured(run: Run) -> dict[str, float | bool]:
+    """What was measured of a run, by metric."""
+    said = run.measured
+    peak = said.peak_memory.bytes if said.peak_memory else None
+    values = zip(_PATHS, (said.iteration_seconds, peak, said.fits), strict=True)
+    return {metric: value for metric, value in values if value is not None}
+
+
+def _verdicts(found: _Priced, promised: Interval | None) -> list[Verdict]:
+    """The verdicts on one run; ``promised`` is where its time should lie."""
+    run, case = found.run, found.case
     return [
         Verdict(
             id=_printable(run.id),
             group=_printable(run.group),
             metric=metric,
             measured=value,
-            predicted=predicted.get(metric),
-            reason=reason,
+            predicted=found.predicted.get(metric),
+            reason=found.reason,
             notes=_notes(run, metric),
             # What a run held when it failed is no peak.
-            scored=run.scored and not (found and metric == "memory" and said.out_of_memory),
-            interval=_interval(found, run.group, priced) if found and metric == "iteration_time" else None,
-            broken=tuple(f"{one.rule}: {one.example}" for one in found.broken) if found else (),
+            scored=run.scored and not (case and metric == "memory" and run.measured.out_of_memory),
+            interval=promised if metric == "iteration_time" else None,
+            broken=tuple(f"{one.rule}: {one.example}" for one in case.broken) if case else (),
         )
-        for metric, value in (measured or {"iteration_time": 0.0}).items()
+        for metric, value in (_measured(run) or {"iteration_time": 0.0}).items()
     ]
 
 
@@ -193,13 +218,22 @@ def _notes(run: Run, metric: str) -> tuple[str, ...]:
 
 def _printable(said: str) -> str:
     """A name on one line of a terminal, whatever codes it holds."""
-    return "".join(sign if sign.isprintable() else "?" for sign in said)
+    return said if said.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in said)
 
 
-def _interval(found: Case, group: str, priced: Price) -> Interval:
-    """Where the measured time should lie, by the runs of other publishers."""
-    seconds, mfu = priced.iteration, mfu_of(found.scenario, priced.iteration)
-    return interval(found.scenario, found.strategy, seconds, breakdown=priced.breakdown, mfu=mfu, source=source(group))
+def _intervals(found: Sequence[_Priced]) -> list[Interval]:
+    """Where the measured times should lie, by the runs of other publishers."""
+    each = [(one.run, one.case, one.price) for one in found if one.case and one.price]
+    runs, cases, prices = zip(*each, strict=True)
+    scenarios, seconds = [case.scenario for case in cases], [price.iteration for price in prices]
+    return intervals(
+        scenarios,
+        concatenate([case.strategy for case in cases]),
+        seconds,
+        breakdown={term: np.array([price.breakdown[term] for price in prices]) for term in prices[0].breakdown},
+        mfu=np.array([mfu_of(*one) for one in zip(scenarios, seconds, strict=True)]),
+        sources=[source(run.group) for run in runs],
+    )
 
 
 def stages_read(run: Run) -> slice:

@@ -148,8 +148,9 @@ def covariance(one: Points, other: Points, known: Variances, alike: Likeness | N
 
 
 def spread(points: Points, known: Variances) -> Floats:
-    """Scale of the error of each run alone, (M,)."""
-    alone = known.common**2 + (points.shares * known.shares) ** 2 @ np.ones(len(SHARES))
+    """Scale of the error of each run alone, (M,), to the last digit the same among however many."""
+    squares = (points.shares * known.shares) ** 2
+    alone = known.common**2 + (squares[:, None] @ np.ones(len(SHARES)))[:, 0]
     scale: Floats = np.sqrt(alone + known.cell**2 + known.smooth**2 + known.noise**2) * points.widths(known)
     return scale
 

@@ -9,7 +9,7 @@ takes time.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -29,7 +29,7 @@ from planner.trust.error_model import SHARES, TERMS, Points, spread
 from planner.trust.kinds import kind_for_ends
 from planner.trust.memory import fit_probability
 from planner.trust.own_runs import Learnt, left_uncertain
-from planner.trust.similarity import EXTENTS, MIXTURE, Traits, apart, distance, setting, traits
+from planner.trust.similarity import EXTENTS, MIXTURE, Traits, apart, distance, traits
 from planner.trust.sources import describe_source
 from planner.trust.table import Measured, Run, figures, measured
 
@@ -79,16 +79,36 @@ def interval(
         mixture: it runs on several kinds of nodes.
         source: whose run it is, where one is judged: its own runs are none that it is near to.
     """
-    found = figures()
-    mine = points(scenario, row, breakdown, np.array([mfu]), farther=MIXTURE * mixture, source=source)
-    if learnt := learnt_by(scenario.stack.calibrated):
-        center, scale = (float(part[0]) for part in left_uncertain(learnt, mine, found.variances))
-        low, high = center + found.own_low * scale, center + found.own_high * scale
+    farther, used = MIXTURE * mixture, np.array([mfu])
+    return intervals([scenario], row, [seconds], breakdown=breakdown, mfu=used, farther=farther, sources=[source])[0]
+
+
+def intervals(
+    scenarios: Sequence[Scenario],
+    rows: Strategies,
+    seconds: Sequence[float],
+    *,
+    breakdown: Mapping[str, Floats | float],
+    mfu: Floats,
+    farther: float = 0.0,
+    sources: Sequence[str] = ("",),
+) -> list[Interval]:
+    """``interval`` of N strategies, each in a scenario of its own; these differ in their sizes alone.
+
+    ``breakdown`` and ``mfu`` hold arrays (N,), ``sources`` are one or N.
+    """
+    found, mine = figures(), traits(scenarios[0], rows, [one.gpus for one in scenarios])
+    known = _points(mine, scenarios, rows, breakdown, mfu, farther=farther, sources=sources)
+    if learnt := learnt_by(scenarios[0].stack.calibrated):
+        center, scale = left_uncertain(learnt, known, found.variances)
+        ends = np.stack([center + found.own_low * scale, center + found.own_high * scale], axis=1)
     else:
-        scale = float(spread(mine, found.variances)[0])
-        low, high = (end * scale for end in found.ends[str(kind_for_ends(setting(scenario))[0])])
-    ends = (seconds * math.exp(end) for end in (min(low, 0.0), max(high, 0.0)))
-    return Interval(**dict(zip(("low", "high"), ends, strict=True)), coverage=COVERAGE)
+        by_kind = np.array([found.ends[str(kind)] for kind in kind_for_ends(mine)])
+        ends = by_kind * spread(known, found.variances)[:, None]
+    return [
+        Interval(low=time * math.exp(min(low, 0.0)), high=time * math.exp(max(high, 0.0)), coverage=COVERAGE)
+        for time, (low, high) in zip(seconds, ends.tolist(), strict=True)
+    ]
 
 
 def probability_within(predicted: Prediction, share: float) -> float:
@@ -131,7 +151,6 @@ def points(
     mfu: Floats,
     *,
     farther: float = 0.0,
-    source: str = "",
 ) -> Points:
     """What the model of errors knows of N strategies.
 
@@ -141,20 +160,35 @@ def points(
         breakdown: their terms, s, each (N,) or one for all.
         mfu: their predicted utilisation, (N,).
         farther: what to add to the distance to the nearest run.
-        source: whose runs do not count as near.
     """
-    mine, known, count = traits(scenario, rows), measured(), len(rows)
-    away = np.where(known.sources == source, np.inf, distance(mine, known.traits)).min(axis=1) + farther
-    tokens = np.log2(micro_batch_tokens(scenario, rows)), np.log2(scenario.tokens / scenario.gpus)
-    sizes = (mine.sizes["gpus"], tokens[0], *(mine.sizes[name] for name in ("parameters", "tp", "pp")), tokens[1])
+    return _points(traits(scenario, rows), [scenario], rows, breakdown, mfu, farther=farther, sources=("",))
+
+
+def _points(
+    mine: Traits,
+    scenarios: Sequence[Scenario],
+    rows: Strategies,
+    breakdown: Mapping[str, Floats | float],
+    mfu: Floats,
+    *,
+    farther: float,
+    sources: Sequence[str],
+) -> Points:
+    """The same of strategies with these traits, each in a scenario of its own or all in one, and of these sources."""
+    known, count, alike = measured(), len(rows), scenarios[0]
+    own = known.sources == np.array(sources)[:, None]
+    away = np.where(own, np.inf, distance(mine, known.traits)).min(axis=1) + farther
+    each = np.log2([one.tokens / one.gpus for one in scenarios])
+    tokens = np.log2(micro_batch_tokens(alike, rows))
+    sizes = (mine.sizes["gpus"], tokens, *(mine.sizes[name] for name in ("parameters", "tp", "pp")), each)
     names = (str(mine.names[name][0]) for name in ("accelerator", "stack", "kind"))
     return Points(
-        shares=np.broadcast_to(shares(scenario, breakdown), (count, len(SHARES))),
+        shares=np.broadcast_to(shares(alike, breakdown), (count, len(SHARES))),
         sizes=np.stack([np.broadcast_to(size, count) for size in sizes], axis=1),
-        cells=np.full(count, "|".join((*names, scenario.precision))),
+        cells=np.full(count, "|".join((*names, alike.precision))),
         utilisation=np.maximum(mfu, known.mfus.min()),  # how errors go on to grow below that nobody measured
         nearest=np.broadcast_to(away, count),
-        own_model=np.full(count, scenario.stack.own_model),
+        own_model=np.full(count, alike.stack.own_model),
     )
 
 

@@ -28,7 +28,7 @@ def kind_for_ends(known: Traits) -> NDArray[np.str_]:
         names["bits"] != "fp16",
         names["framework"] == "megatron",
     ]
-    return np.array(KINDS)[np.argmax([*tests, np.ones_like(tests[0])], axis=0)]
+    return np.array(KINDS)[np.argmax(np.broadcast_arrays(*tests, True), axis=0)]
 
 
 def kinds_of(table: Measured) -> dict[str, Bools]:

@@ -8,7 +8,7 @@ fitted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -56,6 +56,7 @@ FRAMEWORKS: tuple[tuple[str, str], ...] = (
 """First match of a stack's name is the family that its code descends from; others are families of their own."""
 
 PLAIN = frozenset({"gpipe", "1f1b", "interleaved-1f1b", "interleaved-groups"})
+_SHORT_NAMES = np.array(["plain" if name in PLAIN else name for name in SCHEDULE_NAMES])
 
 
 @dataclass(frozen=True)
@@ -96,12 +97,12 @@ def setting(scenario: Scenario) -> Traits:
     return Traits(names, {key: np.log2([float(value)]) for key, value in sizes.items()})
 
 
-def traits(scenario: Scenario, rows: Strategies) -> Traits:
-    """The traits of strategies under one scenario."""
+def traits(scenario: Scenario, rows: Strategies, gpus: Sequence[int] = ()) -> Traits:
+    """The traits of strategies under one scenario; on so many ``gpus`` each where these are given."""
     common = setting(scenario)
     return Traits(
         {**common.names, "schedule": _schedules(rows)},
-        dict(common.sizes)
+        {**common.sizes, "gpus": np.log2(np.array(gpus or [scenario.gpus], dtype=np.float64))}
         | {key: np.log2(getattr(rows, key).astype(np.float64)) for key in EXTENTS}
         | {
             "sharding": (rows.zero_stage >= 2).astype(np.float64),
@@ -126,8 +127,7 @@ def framework(stack: str) -> str:
 
 def _schedules(rows: Strategies) -> NDArray[np.str_]:
     """No pipeline, a plain one, or the name of another."""
-    known = np.array([name if name not in PLAIN else "plain" for name in SCHEDULE_NAMES])
-    return np.where(rows.pp > 1, known[rows.schedule], "none")
+    return np.where(rows.pp > 1, _SHORT_NAMES[rows.schedule], "none")
 
 
 def apart(mine: Traits, others: Traits) -> dict[str, Floats]:

@@ -13,17 +13,17 @@ from hardware.errors import MeshwrightError
 from planner.request.resolve import resolve
 from planner.runs import case
 from planner.runs.corpus import CHUNK, FEWEST, map_cases
-from planner.runs.judge import judge, judge_case, judge_run
+from planner.runs.judge import judge, judge_alike, judge_run
 from planner.runs.schema import run_of
 from tests.planner.shipped import shipped_runs
 
 
-def process_of(run, _case):
-    return run.id, os.getpid()
+def process_of(runs, _cases):
+    return [(run.id, os.getpid()) for run in runs]
 
 
-def refuse(run, _case):
-    raise MeshwrightError(f"run {run.id} is refused")
+def refuse(runs, _cases):
+    raise MeshwrightError(f"run {runs[0].id} is refused")
 
 
 RUNS = [run_of({"schema": "run/1", "id": str(number), "unpriced": "a test"}) for number in range(FEWEST + CHUNK // 2)]
@@ -53,7 +53,7 @@ def test_runs_of_one_job_are_priced_together_to_the_last_digit_and_files_read_on
         pricing, "row_seconds", lambda rows, scenario: priced.append(len(rows)) or seconds(rows, scenario)
     )
     monkeypatch.setattr(case, "resolve", lambda request: resolved.append(request) or resolve(request))
-    together = map_cases(runs, judge_case)
+    together = map_cases(runs, judge_alike)
     assert parsed.total() <= 30  # an accelerator that others are like is read for each of them
     assert sum(priced) <= len(runs)
     assert len(priced) <= 0.9 * len(resolved) <= 0.5 * sum(priced)  # jobs of other sizes are priced with them
