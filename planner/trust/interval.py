@@ -66,7 +66,6 @@ def interval(
     breakdown: Mapping[str, float],
     mfu: float,
     mixture: bool = False,
-    source: str = "",
 ) -> Interval:
     """Where the measured time of one strategy should lie.
 
@@ -77,10 +76,9 @@ def interval(
         breakdown: its terms, s.
         mfu: its predicted utilisation.
         mixture: it runs on several kinds of nodes.
-        source: whose run it is, where one is judged: its own runs are none that it is near to.
     """
-    farther, used = MIXTURE * mixture, np.array([mfu])
-    return intervals([scenario], row, [seconds], breakdown=breakdown, mfu=used, farther=farther, sources=[source])[0]
+    farther = MIXTURE * mixture
+    return intervals([scenario], row, [seconds], breakdown=breakdown, mfu=np.array([mfu]), farther=farther)[0]
 
 
 def intervals(
@@ -95,7 +93,8 @@ def intervals(
 ) -> list[Interval]:
     """``interval`` of N strategies, each in a scenario of its own; these differ in their sizes alone.
 
-    ``breakdown`` and ``mfu`` hold arrays (N,), ``sources`` are one or N.
+    ``breakdown`` and ``mfu`` hold arrays (N,). ``sources``, one or N, say whose runs are judged: a publisher's own are
+    none that they are near to.
     """
     found, mine = figures(), traits(scenarios[0], rows, [one.gpus for one in scenarios])
     known = _points(mine, scenarios, rows, breakdown, mfu, farther=farther, sources=sources)

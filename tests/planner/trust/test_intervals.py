@@ -9,7 +9,7 @@ import pytest
 from costmodels.stack.stack import stack as find_stack
 from planner import PlanRequest, plan, predict
 from planner.runs import residuals
-from planner.trust.interval import COVERAGE, interval, probability_within
+from planner.trust.interval import COVERAGE, interval, intervals, probability_within
 from planner.trust.kinds import kinds_of
 from planner.trust.own_runs import FACTORS
 from planner.trust.table import figures, measured
@@ -24,7 +24,8 @@ TERMS = dict.fromkeys(
 
 def ends(scenario=None, strategy=None, *, mfu=0.4, seconds=1.0, source="", **terms):
     breakdown = TERMS | {"compute": 1.0 - sum(terms.values())} | terms
-    found = interval(scenario or asked(), strategy or row(), seconds, breakdown=breakdown, mfu=mfu, source=source)
+    job, said = [scenario or asked()], {"breakdown": breakdown, "mfu": np.array([mfu]), "sources": [source]}
+    (found,) = intervals(job, strategy or row(), [seconds], **said)
     return found.low, found.high
 
 
