@@ -13,7 +13,7 @@ from planner.space.active_rules import binding
 from planner.space.lattice import build
 from tests.scenarios import toy_cluster, toy_device, toy_model, toy_stack
 
-GEMMA = {"model": "gemma2-9b", "gpus": 64, "framework": "maxtext"}
+FALCON = {"model": "falcon-7b", "gpus": 64, "framework": "maxtext"}
 MIXTRAL = {"model": "mixtral-8x7b", "gpus": 64, "framework": "nanotron"}
 MEGASCALE = {
     "model": "22b", "gpus": 24, "cluster": "megascale", "framework": "megatron-bridge", "optimizer": "adafactor",
@@ -67,7 +67,7 @@ def test_without_any_of_the_rules_that_stand_together_something_is_left():
 @pytest.mark.parametrize(
     ("asked", "near", "freed"),
     [
-        (GEMMA, "without --for maxtext (stack megatron-core)", "framework"),
+        (FALCON, "without --for maxtext (stack megatron-core)", "framework"),
         (MIXTRAL, "without --for nanotron (stack megatron-core)", "framework"),
         (MEGASCALE, "without --optimizer adafactor", "optimizer"),
     ],
