@@ -62,7 +62,7 @@ def test_sharding_inside_a_pipeline_is_refused_with_the_nearest_that_works(tmp_p
     done = predict(SHARDED + "--pipeline-model-parallel-size 2", tmp_path)
     assert done.exit_code == 3
     assert "stack megatron-core has no ZeRO stage 3" not in done.stderr
-    assert "nearest: zero 1" in done.stderr
+    assert "nearest: --zero 1" in done.stderr
 
 
 @pytest.mark.parametrize("backend", ["unfused", "local", "auto --transformer-impl local"])
