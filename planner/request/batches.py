@@ -19,14 +19,10 @@ if TYPE_CHECKING:
 
 SMALLEST_BATCH_TOKENS = 4 * 2**20
 BATCH_TOKENS_PER_GPU = 1024
-BATCH_PER_REPLICA = 24
-"""Sequences that keep the stages of a replica busy, where a GPU has fewer tokens than that."""
 NEAR_BATCH = 1.0 / 8.0
 """Share of the batch that a model was trained with by which a batch that the GPUs divide may differ from it."""
 REPLICA_BYTES = 6.0
 """Of a parameter that every replica has, however its optimizer is sharded: weights in 16 bits, gradients in 32."""
-WIDE_DOMAIN = 16
-"""Times an odd factor that a fast network is large: tensor groups of its multiples leave little of it empty."""
 
 
 def default_batch(gpus: int, seq_length: int) -> int:
@@ -64,15 +60,13 @@ def own_batch(request: PlanRequest, model: Model, cluster: Cluster, supports: Su
 
     Where the GPUs do not divide the batch, each replica has a multiple of what is left of them, ``rest``. That costs
     little where its memory takes that many GPUs anyway (in powers of two, as degrees mostly are), and an odd factor
-    divides its layers, or its heads where otherwise the batch would be a rule's, far from its own.
+    divides its layers. None too where a GPU has less than 1024 tokens, as in ``near_batch``.
     """
-    if not model.batch_tokens or model.batch_tokens % seq_length or len(cluster.groups) > 1:
+    tokens = model.batch_tokens or 0
+    if tokens < BATCH_TOKENS_PER_GPU * request.gpus or tokens % seq_length or len(cluster.groups) > 1:
         return None
-    gpus, batch, group = request.gpus, model.batch_tokens // seq_length, cluster.groups[0]
-    rest, needed = gpus // math.gcd(gpus, batch), REPLICA_BYTES * parameters(model) / group.accelerator.memory
-    few = model.batch_tokens < BATCH_TOKENS_PER_GPU * gpus
-    if few and batch * needed < BATCH_PER_REPLICA * gpus:
-        return None
+    batch, memory = tokens // seq_length, cluster.groups[0].accelerator.memory
+    rest, needed = request.gpus // math.gcd(request.gpus, batch), REPLICA_BYTES * parameters(model) / memory
     if rest == 1:
         return batch
     odd = rest // (rest & -rest)
@@ -81,9 +75,8 @@ def own_batch(request: PlanRequest, model: Model, cluster: Cluster, supports: Su
     pinned = _pinned_ranks(request)
     if pinned is not None:
         return batch if pinned % rest == 0 else None
-    heads = few and model.num_heads % odd == 0 and group.tiers[0].domain >= WIDE_DOMAIN * odd
-    layers = supports.ends_as_layers and (odd == 1 or _has_even_stages(model.num_layers, gpus, odd, needed))
-    return batch if layers or heads else None
+    even = odd == 1 or _has_even_stages(model.num_layers, request.gpus, odd, needed)
+    return batch if supports.ends_as_layers and even else None
 
 
 def _pinned_ranks(request: PlanRequest) -> int | None:

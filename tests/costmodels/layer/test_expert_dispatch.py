@@ -21,6 +21,13 @@ from tests.costmodels.layer.test_experts import (
 from tests.scenarios import toy_stack
 
 
+def test_what_is_dispatched_in_8_bits_comes_back_in_16_in_both_passes():
+    rows = strategies(dp=4, ep=4)
+    wide, narrow = (dispatch_seconds(rows, experts_on(stack=toy_stack(dispatch_bytes=n))) for n in (2.0, 1.0))
+    assert narrow.forward == pytest.approx(wide.forward * 3 / 4)
+    assert narrow.backward == pytest.approx(wide.backward * 3 / 4)
+
+
 def test_a_plain_exchange_sorts_tokens_once_more_unless_a_rank_has_one_expert():
     scenario = on_toys(dispatcher="alltoall")
     several, single = traffic_of(scenario)[0], traffic_of(scenario, strategies(dp=8, ep=8))[0]

@@ -30,7 +30,7 @@ from costmodels.model.flops import kind_matmul_weights
 from costmodels.model.layer_kinds import EXPERTS as EXPERT_LAYER
 from costmodels.model.parameters import expert_parameters, parameters
 from costmodels.pricing import price, price_strategy, row_assignment
-from costmodels.step.traffic import _experts_once, step_traffic
+from costmodels.step.traffic import step_traffic
 from costmodels.strategy import strategies
 from tests.costmodels.priced import check_peaks, check_prices, quotes_that_add_up
 from tests.costmodels.test_iteration import FILLED, IMPROVEMENTS, assert_no_slower, hides_all_it_could
@@ -133,13 +133,6 @@ def test_dispatch_and_combine_send_every_routed_token_to_its_expert_and_back(top
     once = all_to_all(2 * TOKENS * top_k * WIDTH, 4, NODE)
     assert seconds.forward == pytest.approx(2 * once)
     assert seconds.backward == pytest.approx(2 * once)
-
-
-def test_what_is_dispatched_in_8_bits_comes_back_in_16_in_both_passes():
-    rows = strategies(dp=4, ep=4)
-    wide, narrow = (dispatch_seconds(rows, experts_on(stack=toy_stack(dispatch_bytes=n))) for n in (2.0, 1.0))
-    assert narrow.forward == pytest.approx(wide.forward * 3 / 4)
-    assert narrow.backward == pytest.approx(wide.backward * 3 / 4)
 
 
 def test_one_expert_rank_dispatches_nothing():
@@ -266,14 +259,6 @@ def test_gradients_of_experts_are_reduced_among_the_ranks_that_hold_the_same_one
     alone, pairs = (step_traffic(strategies(dp=8, ep=ep), scenario, INSTANT).gradients for ep in (8, 4))
     size = 4 * 8 * EXPERTS * expert_parameters(MODEL) / 4
     assert pairs - alone == pytest.approx(2 * size / 2 / NETWORK)
-
-
-def test_a_sharded_optimizer_scatters_gradients_of_experts_and_gathers_them():
-    scenario = experts_on(stack=toy_stack(reduce_bytes=4))
-    rows = strategies(dp=8, ep=2, zero_stage=[0, 1], sharding_degree=[1, 8], rank_order=0)
-    reduced, gathered = _experts_once(rows, scenario)
-    assert reduced[1] == pytest.approx(reduced[0] / 2)
-    assert gathered == pytest.approx([0.0, reduced[1] / 2])
 
 
 def test_sharded_weights_of_experts_are_gathered_among_the_ranks_that_hold_the_same_ones():

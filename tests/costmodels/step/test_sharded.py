@@ -16,10 +16,20 @@ from costmodels.memory.rows import row_bytes
 from costmodels.names import RANK_ORDERS, SCHEDULE_NAMES, SHARDING_INSIDE, Recompute
 from costmodels.stack.stack import stack
 from costmodels.step.sharded import compute_slowdown, every_micro_batch, second_shards, weights_per_layer
-from costmodels.step.traffic import stage_send_seconds, step_traffic
+from costmodels.step.traffic import _experts_once, stage_send_seconds, step_traffic
 from costmodels.strategy import strategies
 from planner import PlanRequest, predict
-from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_link, toy_model, toy_scenario, toy_stack, toy_tiers
+from tests.scenarios import (
+    ONE_F_ONE_B,
+    toy_device,
+    toy_group,
+    toy_link,
+    toy_model,
+    toy_scenario,
+    toy_stack,
+    toy_tiers,
+    with_experts,
+)
 
 INSTANT = Passes(np.zeros(1), np.zeros(1))
 LAYERS, BATCHES = 8, 3
@@ -46,6 +56,14 @@ def scattered(size, ranks, rate=100e9):
 def whole(rows, scenario):
     """Parameters of the model with its embedding and head."""
     return heaviest_stage_parameters(rows, scenario)
+
+
+def test_a_sharded_optimizer_scatters_gradients_of_experts_and_gathers_them():
+    scenario = toy_scenario(model=with_experts(toy_model()), gpus=8, stack=toy_stack(reduce_bytes=4))
+    rows = strategies(dp=8, ep=2, zero_stage=[0, 1], sharding_degree=[1, 8], rank_order=0)
+    reduced, gathered = _experts_once(rows, scenario)
+    assert reduced[1] == pytest.approx(reduced[0] / 2)
+    assert gathered == pytest.approx([0.0, reduced[1] / 2])
 
 
 def test_sharded_gradients_are_scattered_in_every_micro_batch_and_parameters_gathered_once():
