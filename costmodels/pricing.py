@@ -96,7 +96,7 @@ def price_together(rows: Sequence[Strategies], scenario: Scenario) -> None:
         know(one, scenario, seconds.take(at), memory.take(at))
 
 
-def prices_together(cases: Sequence[tuple[Strategies, Scenario, Assignment]]) -> list[Price]:
+def price_each(cases: Sequence[tuple[Strategies, Scenario, Assignment]]) -> list[Price]:
     """``price_strategy`` of single strategies, which costs little more than that of one of them.
 
     Their scenarios are one ``of_any_size``, and count no interruptions.

@@ -41,7 +41,7 @@ class Choice(Record):
 
 
 class OtherBatch(Record):
-    """A batch near the old one that the copies of the old layout divide, and what it would gain."""
+    """A batch near the old one that divides among the devices left, and what it would gain."""
 
     global_batch_size: int
     copies: int

@@ -14,6 +14,7 @@ from planner.answer.build import frame_record
 from planner.answer.plan import Plan, Rejection
 from planner.api.answers import best_plan, conclude, given_plan
 from planner.errors import BadRequest
+from planner.frameworks.registry import ANY
 from planner.request.budget import Budget
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.pins import Pin, parse_pins
@@ -107,7 +108,7 @@ def _pinned(request: PlanRequest, progress: Tell | None) -> tuple[Plan, dict[str
     each = pins_by_group(resolved, resolved.mixed) if resolved.mixed else None
     pins = each or parse_pins(request.pins)
     if each and request.framework is None:  # which no framework starts; its price is what was asked for
-        request = request.model_copy(update={"framework": "any"})
+        request = request.model_copy(update={"framework": ANY})
     try:
         budget = Budget(request.time_limit, progress=progress)
         return best_plan(resolve_search(request), budget, reasons=False, pins=each), pins

@@ -262,9 +262,9 @@ def _refusal(file: JobFile, context: Context, readers: Sequence[Reader], of_form
     wanted = f"no {of_form[0].title.removeprefix('a ')}: " if of_form else ""
     programs = [f"{shlex.join(one.words):.{_WORDS}} (line {one.line})" for one in script.launches] if script else []
     starts = f", which starts {programs[0]}, of an unknown framework" if programs else ""
-    reasons = [one for one in (script.wanted if script and not programs else ()) if " sources " not in one]
+    reasons = script.wanted if script and not programs else ()
     if script and not programs:
-        starts = f"; {reasons[-1]}" if reasons else ", which starts no training"
+        starts = ", which starts no training" + (f": {reasons[-1]}" if reasons else "")
     taken = "" if of_form or programs or reasons else f"; {_TAKEN}"
     return f"{wanted}it looks like {looks_like(file)}{starts}{taken}"
 

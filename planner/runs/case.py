@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from costmodels.layout.split import Assignment
-from costmodels.pricing import Price, price_strategy, prices_together
+from costmodels.pricing import Price, price_each, price_strategy
 from costmodels.scenario import Scenario
 from costmodels.stack.stack import Stack
 from costmodels.strategy import Strategies
@@ -33,16 +33,16 @@ class Case:
     broken: tuple[Rejection, ...] = ()
     """Rules that would refuse it as a plan."""
     known: list[Price] = field(default_factory=list, init=False, compare=False, repr=False)
-    """Its price, where that was worked out with others' (`price_together`); never copied to other cases."""
+    """Its price, where that was worked out with others' (`price_cases`); never copied to other cases."""
 
     def price(self) -> Price:
         """Its price."""
         return self.known[0] if self.known else price_strategy(self.strategy, self.scenario, self.assignment)
 
 
-def price_together(cases: Sequence[Case]) -> None:
+def price_cases(cases: Sequence[Case]) -> None:
     """Have cases know their prices, which cost little more than that of one of them; sizes alone tell them apart."""
-    prices = prices_together([(case.strategy, case.scenario, case.assignment) for case in cases])
+    prices = price_each([(case.strategy, case.scenario, case.assignment) for case in cases])
     for case, price in zip(cases, prices, strict=True):
         case.known.append(price)
 

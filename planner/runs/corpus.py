@@ -16,7 +16,7 @@ from planner.processes import check_interrupt, map_in_processes
 from planner.request.fields import GIVEN_SPLIT
 from planner.request.fine_tune import fine_tune_stack
 from planner.request.progress import Progress, Tell
-from planner.runs.case import Case, case_in, case_of, price_together, resolved_run
+from planner.runs.case import Case, case_in, case_of, price_cases, resolved_run
 from planner.runs.files import read_runs
 from planner.runs.schema import Run
 
@@ -146,5 +146,5 @@ def _with_prices(cases: Iterable[Case | str]) -> Iterator[list[Case | str]]:
         alike = list(same)
         if priced := [case for case in alike if isinstance(case, Case)]:
             with suppress(MeshwrightError, ValueError, ArithmeticError):  # the one that has it is priced once more
-                price_together(priced)
+                price_cases(priced)
         yield alike
