@@ -65,7 +65,9 @@ def test_what_is_missing_is_named_as_the_script_writes_it(tmp_path):
 
 
 def test_a_script_that_comes_to_no_training_says_why_where_that_is_known(tmp_path):
-    with pytest.raises(BadFile, match=r"no training: line 2 ends the script before it starts a training; give what it asks for"):
+    with pytest.raises(
+        BadFile, match=r"no training: line 2 ends the script before it starts a training; give what it asks for"
+    ):
         read(tmp_path, f'M="${{1:-}}"\n[ -z "$M" ] && exit 1\npython pretrain_gpt.py {SIZES} --load $M\n')
 
 
