@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Environment of a process whose linear algebra keeps to one thread.
+
+The planner's products are small: further threads wait for them busily, and how many there are may change last digits.
+"""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 """What a terminal and what a scheduler sends."""
 _seen: list[int] = []

@@ -7,11 +7,16 @@ needs it.
 
 import atexit
 import gc
+import os
 import sys
+
+from planner.processes import ONE_THREAD
 
 # A command leaves few cycles. Looking for them takes a tenth of a short one's time, and as much again when it ends.
 gc.set_threshold(200_000, 20, 100)
 atexit.register(gc.freeze)
+# Before numpy is loaded, which reads it once; what the user set stands.
+os.environ |= ONE_THREAD | os.environ
 
 try:
     from planner.cli.app import main

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.errors import MeshwrightError
+from planner.processes import ONE_THREAD
 from planner.request.values import seconds_written
 from planner.service.answers import failure
 from planner.service.worker import LENGTH
@@ -161,9 +162,8 @@ class Pool:
     async def _started(self, worker: Worker) -> Process:
         if worker.process is None or worker.process.returncode is not None:
             command = (sys.executable, "-m", "planner.service.worker", str(self.settings.memory_bytes))
-            alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
             worker.process = await create_subprocess_exec(
-                *command, stdin=PIPE, stdout=PIPE, env={**os.environ, **alone}, start_new_session=True
+                *command, stdin=PIPE, stdout=PIPE, env={**os.environ, **ONE_THREAD}, start_new_session=True
             )
             worker.answered = 0
             async with asyncio.timeout(STARTUP):

@@ -18,7 +18,7 @@ from multiprocessing.context import SpawnProcess
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from planner.processes import begin_serving, unheard_interrupts
+from planner.processes import ONE_THREAD, begin_serving, unheard_interrupts
 
 if TYPE_CHECKING:
     from planner.studies.answer import Finished, Task
@@ -29,7 +29,6 @@ Engine = Callable[[Iterator[Batch]], Iterator[list["Finished"]]]
 
 TOGETHER: Final = 0.05
 """Seconds of answers that are kept together: a disk takes about as long for one as for ten."""
-THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def in_process(batches: Iterator[Batch]) -> Iterator[list[Finished]]:
@@ -149,12 +148,12 @@ def _started() -> _Worker:
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there,), daemon=True)
     before = dict(os.environ)
-    os.environ |= dict.fromkeys(THREADS, "1")  # as many processes as processors leave none for threads
+    os.environ |= ONE_THREAD  # as many processes as processors leave none for threads
     try:
         with unheard_interrupts():
             process.start()
     finally:
-        for name in THREADS:
+        for name in ONE_THREAD:
             del os.environ[name]
         os.environ |= before
     there.close()
