@@ -159,6 +159,8 @@ def _split_bounds(
         return stage_lower_bound(stage_problems(rows, seconds, memory, scenario))
     bound = StageBound(np.empty(len(rows)), np.empty(len(rows)), np.empty(len(rows), dtype=np.bool_))
     for alike, part in ((True, np.flatnonzero(mirrored)), (False, np.flatnonzero(~mirrored))):
+        if not len(part):
+            continue
         some = rows.take(part), seconds.take(part), memory.take(part)
         if alike:
             found = stage_lower_bound(stage_problems(*some, scenario))
