@@ -162,9 +162,9 @@ class Table:
     def note_options(self, rule: Rule, failed: Bools, wide: Columns, group: int, times: Ints) -> None:
         """Add what a rule refused of (row, option) pairs, of which every row stands for so many, (N,) or (1,)."""
         if failed.any():
-            at = tuple(int(place[0]) for place in np.nonzero(failed))
+            at = np.unravel_index(failed.argmax(), failed.shape)
             row = {name: int(np.broadcast_to(column, failed.shape)[at]) for name, column in wide.items()}
-            count = int((failed * times[:, None]).sum())
+            count = int((failed.sum(axis=1) * times).sum())
             scenario = self.parts[group]
             self.note(Refusal(rule.name, count, sentence(rule, row, scenario, scenario.framework)))
 
