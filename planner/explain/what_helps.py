@@ -24,6 +24,7 @@ from planner.request.pins import Pin, parse_pins
 from planner.rules.divisors import divisors
 from planner.search.best_first import Outcome
 from planner.search.core_bounds import known_bound, mixed_layer_bound
+from planner.search.fitting import those_that_may_fit
 from planner.search.memory_savers import DEGREES, describe_savers, saved_below, saver_flags, saver_options, values_of
 from planner.search.objective import Objective, Search
 from planner.search.split import Incumbent
@@ -212,6 +213,7 @@ def _replanned(
         except OutOfTime:
             return Advice(subject=subject, text=NOT_KNOWN, proved=False)
         near = np.flatnonzero(known_bound(space.cores, search.objective.scenario) < times * there)
+        near = those_that_may_fit(space, near, changed.scenario)
     found = changed.search(space, budget=budget, among=near, margin=1.0, confirm=False, below=there)
     now = there if changed.by_time else changed.revalue(fastest)
     least = min(now, changed.value(found.best) if found.best else math.inf)

@@ -90,7 +90,7 @@ def part_fitting(space: Space, cores: Ints, scenario: Scenario) -> tuple[Fitting
     known = _known_needs(space, scenario)
     if known.refused > PAYS * len(space.cores) or len(place) > WIDE:
         known.bound(space.cores, scenario)
-    unfit = known.least[cores[place], option] > scenario.group.accelerator.usable_memory * (1.0 + SURE)
+    unfit = known.least[cores[place], option] > _surely(scenario)
     refused = [(cores[place[unfit]], option[unfit])]
     place, option = place[~unfit], option[~unfit]
     rows = space.rows(cores[place], option)
@@ -145,7 +145,19 @@ def least_needed(cores: Strategies, scenario: Scenario) -> Floats:
 
 def may_fit(cores: Strategies, scenario: Scenario) -> Bools:
     """Whether cores may fit under some sharding, (C,)."""
-    return least_needed(cores, scenario) <= scenario.group.accelerator.usable_memory * (1.0 + SURE)
+    return least_needed(cores, scenario) <= _surely(scenario)
+
+
+def those_that_may_fit(space: Space, cores: Ints, scenario: Scenario) -> Ints:
+    """Which of some cores, (C,), may fit under some sharding, by all that earlier searches have seen of them."""
+    known = _known_needs(space, scenario)
+    known.bound(space.cores, scenario)
+    return cores[known.least[cores].min(axis=1) <= _surely(scenario)]
+
+
+def _surely(scenario: Scenario) -> float:
+    """Bytes that a strategy must need at least to be known not to fit."""
+    return scenario.group.accelerator.usable_memory * (1.0 + SURE)
 
 
 def _known_needs(space: Space, scenario: Scenario) -> _Needs:
