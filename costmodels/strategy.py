@@ -324,23 +324,33 @@ def combinations(codes: Iterable[tuple[NDArray[Any], int]], length: int) -> tupl
     The columns are of one ``length``.
     """
     told = [(column, count) for column, count in codes if count > 1]
-    size = math.prod(count for _, count in told)
-    key: NDArray[Any] = np.zeros(length, dtype=np.int32 if size < 2**31 else np.int64)  # half as wide is twice as fast
+    size, most = 1, max(4 * length, LARGEST_TABLE)
+    largest = max(most, length * max((count for _, count in told), default=1))
+    key: NDArray[Any] = np.zeros(length, dtype=np.int32 if largest < 2**31 else np.int64)  # half as wide is twice as fast
     for column, count in told:
+        if size * count > most:  # fewer are there than there may be
+            size, numbered = _numbered(key, size)
+            key = numbered.astype(key.dtype)
         key *= count
         key += column
-    if size > max(4 * length, LARGEST_TABLE):
-        present, inverse = np.unique(key, return_inverse=True)
-    else:
-        there, key = np.zeros(size, dtype=np.bool_), key.astype(np.int64)
-        there[key] = True
-        present = np.flatnonzero(there)
-        place = np.empty(size, dtype=np.int64)
-        place[present] = np.arange(len(present))
-        inverse = place.take(key)
-    first = np.empty(len(present), dtype=np.int64)
+        size *= count
+    size, inverse = _numbered(key, size)
+    first = np.empty(size, dtype=np.int64)
     first[inverse] = np.arange(length)  # the places that ``np.unique`` returns cost it a slower sort
     return first, inverse
+
+
+def _numbered(key: NDArray[Any], size: int) -> tuple[int, Ints]:
+    """How many of the whole numbers below ``size`` there are, and the place of each among them."""
+    if size > max(4 * len(key), LARGEST_TABLE):
+        present, inverse = np.unique(key, return_inverse=True)
+        return len(present), inverse
+    there, key = np.zeros(size, dtype=np.bool_), key.astype(np.int64, copy=False)
+    there[key] = True
+    present = np.flatnonzero(there)
+    place = np.empty(size, dtype=np.int64)
+    place[present] = np.arange(len(present))
+    return len(present), place.take(key)
 
 
 def narrow(numbers: NDArray[Any]) -> NDArray[Any]:

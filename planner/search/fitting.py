@@ -121,19 +121,20 @@ class _Needs:
         asked: machines, but for their rates and the devices' memory.
         least: bytes that a device must have at least for each pair that was looked at, 0 for others, (C, Z).
         refused: pairs that were found not to fit, each by its own bytes.
-        bounded: whether all cores were bounded, which takes less than the bytes of an eighth of their pairs.
+        of_cores: the same of each core under any sharding, (C,), where that was asked for.
     """
 
     asked: tuple[Scenario, float | None]
     least: Floats
     refused: int = 0
-    bounded: bool = False
+    of_cores: Floats | None = None
 
-    def bound(self, cores: Strategies, scenario: Scenario) -> None:
-        """Bound all cores under any sharding, once."""
-        if not self.bounded:
-            np.maximum(self.least, least_needed(cores, scenario)[:, None], out=self.least)
-            self.bounded = True
+    def bound(self, cores: Strategies, scenario: Scenario) -> Floats:
+        """Bytes of all cores under any sharding, (C,): worked out once, for less than those of an eighth of the pairs."""
+        if self.of_cores is None:
+            self.of_cores = least_needed(cores, scenario)
+            np.maximum(self.least, self.of_cores[:, None], out=self.least)
+        return self.of_cores
 
 
 def least_needed(cores: Strategies, scenario: Scenario) -> Floats:
@@ -151,8 +152,7 @@ def may_fit(cores: Strategies, scenario: Scenario) -> Bools:
 def those_that_may_fit(space: Space, cores: Ints, scenario: Scenario) -> Ints:
     """Which of some cores, (C,), may fit under some sharding, by all that earlier searches have seen of them."""
     known = _known_needs(space, scenario)
-    known.bound(space.cores, scenario)
-    return cores[known.least[cores].min(axis=1) <= _surely(scenario)]
+    return cores[known.bound(space.cores, scenario)[cores] <= _surely(scenario)]
 
 
 def _surely(scenario: Scenario) -> float:
