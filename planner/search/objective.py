@@ -39,8 +39,10 @@ MANY = 1 << 17
 """Rows of a lattice without switches from which what is far slower is left out of it."""
 LEAST = 1 / 32
 """Share of the rows, those of the least bounds, that a first strategy is looked for in."""
-SAMPLE = 512
-"""Rows that it is looked for in."""
+SAMPLE = 256
+"""Rows that it is looked for in, and as many of those that are like the best of them."""
+LIKE = ("pp", "ep", "schedule")
+"""Axes in which these are like it."""
 AFTER = 3e4
 """Effort of the search after a time limit that left none: some rows are priced, and their layers hardly split."""
 FAR = 2.05
@@ -335,8 +337,8 @@ def _lattice(objective: Objective, pins: Mapping[str, Pin], budget: Budget) -> S
 def _far_left_out(begun: Begun, objective: Objective) -> Space | None:
     """A large lattice without what needs far more than some strategy that fits; None of others.
 
-    The strategy comes from rows spread over those of the least bounds. Where a time limit passes before what may be
-    better is laid out, these rows alone, with the least bound of all.
+    The strategy comes from rows spread over those of the least bounds, and from rows like its own. Where a time limit
+    passes before what may be better is laid out, the former alone, with the least bound of all.
     """
     if len(begun.table) < MANY:
         return None
@@ -344,16 +346,27 @@ def _far_left_out(begun: Begun, objective: Objective) -> Space | None:
     place = int(LEAST * len(bound))
     least = np.flatnonzero(bound <= np.partition(bound, place)[place])
     untimed = replace(begun, table=replace(begun.table, budget=None))
-    some = untimed.finish(least[:: -(-len(least) // SAMPLE)])
-    priced = price_cores(some, np.arange(len(some.cores)), objective.scenario)
-    needs = priced.even_split_peak_bytes if objective.by_memory else priced.even_split_seconds
-    below = FAR * float(needs.min(initial=np.inf, where=priced.fits))
-    if not math.isfinite(below):
+    some, first, best = _best_of(untimed, least, objective)
+    if best is None:
         return begun.finish()
+    alike = np.logical_and.reduce([begun.table.shared[name] == getattr(best, name)[0] for name in LIKE])
+    second = _best_of(untimed, np.flatnonzero(alike & (bound < first)), objective)[1]
     try:
-        return near_lattice(begun, objective, below, bound)
+        return near_lattice(begun, objective, FAR * min(first, second), bound)
     except OutOfTime:
         return replace(some, below=float(bound.min()), sampled=True)
+
+
+def _best_of(begun: Begun, rows: Ints, objective: Objective) -> tuple[Space, float, Strategies | None]:
+    """Some of the rows, the seconds or bytes of the best strategy of them that fits, and it, where there is any."""
+    some = begun.finish(rows[:: max(-(-len(rows) // SAMPLE), 1)])
+    priced = price_cores(some, np.arange(len(some.cores)), objective.scenario)
+    needs = priced.even_split_peak_bytes if objective.by_memory else priced.even_split_seconds
+    possible = np.flatnonzero(priced.fits & np.isfinite(needs))
+    if not len(possible):
+        return some, math.inf, None
+    best = possible[[needs[possible].argmin()]]
+    return some, float(needs[best[0]]), priced.rows.take(best)
 
 
 def _after_the_limit(objective: Objective, space: Space) -> Outcome:
