@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from functools import reduce, wraps
@@ -326,7 +325,9 @@ def combinations(codes: Iterable[tuple[NDArray[Any], int]], length: int) -> tupl
     told = [(column, count) for column, count in codes if count > 1]
     size, most = 1, max(4 * length, LARGEST_TABLE)
     largest = max(most, length * max((count for _, count in told), default=1))
-    key: NDArray[Any] = np.zeros(length, dtype=np.int32 if largest < 2**31 else np.int64)  # half as wide is twice as fast
+    key: NDArray[Any] = np.zeros(
+        length, dtype=np.int32 if largest < 2**31 else np.int64
+    )  # half as wide is twice as fast
     for column, count in told:
         if size * count > most:  # fewer are there than there may be
             size, numbered = _numbered(key, size)

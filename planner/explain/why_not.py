@@ -35,6 +35,7 @@ from planner.request.pins import Pin, shown_value
 from planner.request.request import PlanRequest
 from planner.rules.core import GROUP_RULES
 from planner.search.best_first import Outcome
+from planner.search.core_bounds import known_bound
 from planner.search.objective import Objective, Search, build_below
 from planner.search.split import Incumbent
 from planner.space.lattice import Space, build
@@ -158,14 +159,29 @@ def _all_recomputed(search: Search, below: float, budget: Budget) -> Space:
     asked = search.pins.get("recompute")
     if asked is not None and full not in asked.values:
         return search.space.among(np.zeros(0, dtype=np.int64))
+    if asked is None and objective.by_time and below <= search.space.below and not search.kept:
+        return _near(
+            _repeated(search.space, known_bound(search.space.cores, objective.scenario) < below), objective, below
+        )
     reach = below if objective.bounds(search.pins) else math.inf
     try:
         pins = {**search.pins, "recompute": Pin("recompute", (full,))}
         space = build_below(objective, pins, reach, budget=budget)
     except BadRequest:  # pins that leave nothing else
         return search.space.among(np.zeros(0, dtype=np.int64))
-    if reach == math.inf:
-        return space
+    return space if reach == math.inf else _near(space, objective, below)
+
+
+def _repeated(space: Space, near: Bools) -> Space:
+    """The lattice of what recomputes every layer, from the ``near`` cores, (C,), that recompute some or all."""
+    again = np.isin(space.cores.recompute, (int(Recompute.PARTIAL), int(Recompute.FULL)))
+    some = space.among(np.flatnonzero(near & again))
+    full = np.full(len(some.cores), int(Recompute.FULL))
+    return replace(some, cores=replace(some.cores, recompute=full), outline=None)
+
+
+def _near(space: Space, objective: Objective, below: float) -> Space:
+    """The lattice without what cannot need less than so many seconds or bytes."""
     return replace(space.among(np.flatnonzero(objective.core_bound(space.cores) < below)), below=below)
 
 

@@ -130,7 +130,7 @@ class _Needs:
     of_cores: Floats | None = None
 
     def bound(self, cores: Strategies, scenario: Scenario) -> Floats:
-        """Bytes of all cores under any sharding, (C,): worked out once, for less than those of an eighth of the pairs."""
+        """Bytes of all cores under any sharding, (C,): once, for less than those of an eighth of the pairs."""
         if self.of_cores is None:
             self.of_cores = least_needed(cores, scenario)
             np.maximum(self.least, self.of_cores[:, None], out=self.least)

@@ -5,7 +5,10 @@ Nothing but the order of the passes is shared with the cost model.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -35,26 +38,58 @@ class Event(NamedTuple):
     end: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Simulation:
     """One iteration of a pipeline, played event by event.
 
     Attributes:
-        makespan: seconds from the first pass to the end of the last.
-        period: seconds after which the next iteration can follow where no stage waits for the others between
-            iterations: the longest span of a stage, from the start of its first pass to the end of its last.
-        busy: (p,) seconds in which each stage computed.
-        peak_in_flight: (p,) largest number of chunks' activations that each stage held at once; an activation
-            is held from the start of its forward pass to the end of its backward pass, or of its ``W`` pass
-            where the schedule has one.
-        events: every pass, stage by stage, in the order in which they ran.
+        orders: the passes of each stage, as they ran.
+        starts: seconds from the start of the iteration to that of each.
+        ends: the same to the end of each.
     """
 
-    makespan: float
-    period: float
-    busy: Floats
-    peak_in_flight: Ints
-    events: list[Event]
+    orders: list[list[Slot]]
+    starts: list[list[float]]
+    ends: list[list[float]]
+
+    @property
+    def makespan(self) -> float:
+        """Seconds from the first pass to the end of the last."""
+        return max(run[-1] for run in self.ends)
+
+    @property
+    def period(self) -> float:
+        """Seconds after which the next iteration can follow where no stage waits for the others between iterations.
+
+        The longest span of a stage, from the start of its first pass to the end of its last.
+        """
+        return max(ends[-1] - starts[0] for starts, ends in self._spans())
+
+    @cached_property
+    def busy(self) -> Floats:
+        """Seconds in which each stage computed, (p,)."""
+        return np.array([math.fsum(ends) - math.fsum(starts) for starts, ends in self._spans()])
+
+    @cached_property
+    def peak_in_flight(self) -> Ints:
+        """Largest number of chunks' activations that each stage held at once, (p,).
+
+        An activation is held from the start of its forward pass to the end of its backward pass, or of its ``W`` pass
+        where the schedule has one.
+        """
+        return np.array([_peak(order) for order in self.orders])
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """Every pass, stage by stage, in the order in which they ran."""
+        return [
+            Event(stage, *slot, start, end)
+            for stage, (order, (starts, ends)) in enumerate(zip(self.orders, self._spans(), strict=True))
+            for slot, start, end in zip(order, starts, ends, strict=True)
+        ]
+
+    def _spans(self) -> Iterator[tuple[list[float], list[float]]]:
+        return zip(self.starts, self.ends, strict=True)
 
 
 def simulate(
@@ -99,14 +134,7 @@ def simulate(
     }
     paths = schedule.paths(p, v)
     plans = [_plan(path, paths[0], seconds) for path in paths]
-    events = _play(orders, plans, p2p=p2p)
-    return Simulation(
-        makespan=max(run[-1].end for run in events),
-        period=max(run[-1].end - run[0].start for run in events),
-        busy=np.array([_busy(order, plans, stage) for stage, order in enumerate(orders)]),
-        peak_in_flight=np.array([_peak(order) for order in orders]),
-        events=[event for run in events for event in run],
-    )
+    return Simulation(orders, *_play(orders, plans, p2p=p2p))
 
 
 def _shaped(times: Floats, shape: tuple[int, int], name: str) -> Floats:
@@ -129,17 +157,17 @@ def _plan(path: Path, pieces: Path, seconds: dict[str, list[list[float]]]) -> _P
     return plan
 
 
-def _play(orders: list[list[Slot]], plans: list[_Plan], *, p2p: float) -> list[list[Event]]:
-    """Every pass with its time. A stage runs until it lacks an input; its arrival wakes it again."""
+def _play(orders: list[list[Slot]], plans: list[_Plan], *, p2p: float) -> tuple[list[list[float]], list[list[float]]]:
+    """When every pass starts and ends. A stage runs until it lacks an input; its arrival wakes it again."""
     ends: list[dict[_Key, float]] = [{} for _ in orders]
-    events: list[list[Event]] = [[] for _ in orders]
-    done, free = [0] * len(orders), [0.0] * len(orders)
+    starts: list[list[float]] = [[] for _ in orders]
+    free = [0.0] * len(orders)
     blocked: dict[tuple[int, _Key], int] = {}
     ready = list(range(len(orders) - 1, -1, -1))
     while ready:
         stage = ready.pop()
-        mine = ends[stage]
-        for slot in orders[stage][done[stage] :]:
+        mine, begun = ends[stage], starts[stage]
+        for slot in orders[stage][len(begun) :]:
             kind, micro_batch, chunk = slot
             seconds, source = plans[micro_batch % len(plans)][kind, stage, chunk]
             start = free[stage]
@@ -151,13 +179,12 @@ def _play(orders: list[list[Slot]], plans: list[_Plan], *, p2p: float) -> list[l
                     blocked[sender, needed] = stage
                     break
                 start = max(start, arrival if sender == stage else arrival + p2p)
-            mine[slot] = free[stage] = end = start + seconds
-            events[stage].append(Event(stage, kind, micro_batch, chunk, start, end))
-            done[stage] += 1
+            mine[slot] = free[stage] = start + seconds
+            begun.append(start)
             if blocked and (woken := blocked.pop((stage, slot), None)) is not None:
                 ready.append(woken)
-    _check_complete(orders, done, blocked)
-    return events
+    _check_complete(orders, [len(begun) for begun in starts], blocked)
+    return starts, [list(mine.values()) for mine in ends]
 
 
 def _check_complete(orders: list[list[Slot]], done: list[int], blocked: dict[tuple[int, _Key], int]) -> None:
@@ -172,10 +199,6 @@ def _check_complete(orders: list[list[Slot]], done: list[int], blocked: dict[tup
 def _spell(key: _Key) -> str:
     kind, micro_batch, chunk = key
     return f"{kind}(micro-batch {micro_batch}, chunk {chunk})"
-
-
-def _busy(order: list[Slot], plans: list[_Plan], stage: int) -> float:
-    return sum(plans[i % len(plans)][kind, stage, chunk][0] for kind, i, chunk in order)
 
 
 def _peak(order: list[Slot]) -> int:
