@@ -166,8 +166,9 @@ def _play(orders: list[list[Slot]], plans: list[_Plan], *, p2p: float) -> tuple[
     ready = list(range(len(orders) - 1, -1, -1))
     while ready:
         stage = ready.pop()
-        mine, begun = ends[stage], starts[stage]
-        for slot in orders[stage][len(begun) :]:
+        mine, begun, order = ends[stage], starts[stage], orders[stage]
+        for place in range(len(begun), len(order)):
+            slot = order[place]
             kind, micro_batch, chunk = slot
             seconds, source = plans[micro_batch % len(plans)][kind, stage, chunk]
             start = free[stage]
