@@ -189,8 +189,7 @@ def _stage_sums(
     each = [memory.kinds.each(name) for name in ("layer_parameters", "expert_parameters", "stored")]
     sums = []
     for row, split in enumerate(splits):
-        one = strategies.take(np.array([row]))
-        held, repeated = stage_layers(one, scenario.depth, split.layers, split.recomputed)
+        held, repeated = stage_layers(strategies, scenario.depth, split.layers, split.recomputed, row=row)
         parameters, experts, stored = (part[:, row] for part in each)
         sums.append((held @ parameters, held @ experts, (held - repeated) @ stored, repeated.sum(axis=1)))
     parameters, experts, stored, again = map(np.concatenate, zip(*sums, strict=True))
