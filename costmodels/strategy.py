@@ -286,7 +286,9 @@ def strategies(**axes: ArrayLike) -> Strategies:
 
 
 def concatenate(parts: list[Strategies]) -> Strategies:
-    """All strategies of the parts, in order."""
+    """All strategies of the parts, in order; one part is itself."""
+    if len(parts) == 1:
+        return parts[0]
     return Strategies(**{name: _concatenated([getattr(part, name) for part in parts]) for name in AXES})
 
 

@@ -89,7 +89,9 @@ def footprints(
     """The memory of every stage of N strategies, each under its own split, which costs little more than one's."""
     counts = [len(split.layers) for split in splits]
     every, stages = np.repeat(np.arange(len(splits)), counts), np.concatenate([np.arange(pp) for pp in counts])
-    by_stage, at = strategies.take(every), memory.take(every)  # the same strategy for every stage
+    by_stage, at = strategies, memory
+    if len(every) > len(splits):
+        by_stage, at = strategies.take(every), memory.take(every)  # the same strategy for every stage
     sums = _stage_sums(strategies, memory, at, scenario, splits)
     layers = np.concatenate([split.layers for split in splits])
     found = _peaks(by_stage, at, scenario, stages=stages, layers=layers, sums=sums)
