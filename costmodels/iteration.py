@@ -265,9 +265,12 @@ class Breakdown:
         """The terms by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def row(self, index: int) -> dict[str, float]:
-        """One iteration's terms by name."""
-        return {name: float(column[index]) for name, column in self.columns().items()}
+    def rows(self) -> list[dict[str, float]]:
+        """Every iteration's terms by name."""
+        columns = self.columns()
+        return [
+            dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)
+        ]
 
 
 def sends_at(strategies: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
@@ -336,18 +339,23 @@ def fullest_stage(
 
 
 def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> RowSeconds:
-    """One strategy's seconds with the average layer and the sends of a stage in place of the model's.
+    """Seconds of strategies with the average layer and the sends of one stage of each in place of the model's.
 
-    ``held`` and ``again`` are the stage's layers and recomputed layers by kind, shape (K,); ``hop`` its sends and
-    receives, shape (1,).
+    ``held`` and ``again`` are the stages' layers and recomputed layers by kind, shape (N, K); ``hop`` their sends and
+    receives, shape (N,).
     """
     seconds = seconds.changed(send=hop)
     if seconds.kinds is None:
         return seconds
-    each, count = seconds.kinds.each, held.sum() or 1.0
     parts = ("layer_tp", "layer_cp", "layer_ep", "layer_launch", "selective", "layer_offload")
-    mean: dict[str, Any] = {name: held @ each(name) / count for name in parts}
-    return seconds.changed(**mean, recompute=again @ each("recompute") / (again.sum() or 1.0))
+    mean: dict[str, Any] = {name: _average(held, seconds.kinds.each(name)) for name in parts}
+    return seconds.changed(**mean, recompute=_average(again, seconds.kinds.each("recompute")))
+
+
+def _average(layers: Floats, each: Floats) -> Floats:
+    """What the layers of a stage have on average, (N, K) of the kinds' (K, N); 0 of none."""
+    count = layers.sum(axis=1)
+    return np.array([one @ own for one, own in zip(layers, each.T.copy(), strict=True)]) / np.where(count, count, 1.0)
 
 
 def compose(strategies: Strategies, seconds: RowSeconds, slowest: Floats, total: Floats) -> Floats:

@@ -323,7 +323,7 @@ def price_mixed(row: MixedStrategies, mixed: Mixed, assignment: Assignment) -> P
     return Price(
         iteration=float(compose(row.groups[group], one, slowest, total)[0]),
         stage_seconds=stages,
-        breakdown=terms.row(0),
+        breakdown=terms.rows()[0],
         footprint=_footprint(row, mixed, memory, assignment),
         seconds=one,
         memory=memory[group],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from costmodels.memory.footprint import Footprint, footprint, footprints
 from costmodels.memory.host import host_fits
 from costmodels.memory.limits import device_limit
 from costmodels.memory.rows import RowBytes, row_bytes
+from costmodels.model.layer_kinds import Depth
 from costmodels.names import Recompute
 from costmodels.scenario import Scenario
 from costmodels.strategy import Floats, Ints, Strategies, concatenate
@@ -104,12 +105,7 @@ def price_each(cases: Sequence[tuple[Strategies, Scenario, Assignment]]) -> list
     rows, scenarios, splits = zip(*cases, strict=True)
     every, alike = concatenate(list(rows)), scenarios[0]
     seconds = row_seconds(every, alike).changed(straggler=np.array(list(map(stragglers, scenarios))))
-    memory = row_bytes(every, alike)
-    found = zip(rows, splits, footprints(every, memory, alike, splits), strict=True)
-    return [
-        _price(one, seconds.take(at := np.array([place])), memory.take(at), alike, split, peak)
-        for place, (one, split, peak) in enumerate(found)
-    ]
+    return _prices(every, seconds, row_bytes(every, alike), alike, splits)
 
 
 def _once(
@@ -134,54 +130,64 @@ def price_of_terms(
     strategy: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, assignment: Assignment
 ) -> Price:
     """The ``Price`` of one strategy whose terms are known, for many assignments of it."""
-    return _price(strategy, seconds, memory, scenario, assignment, _footprint(strategy, memory, scenario, assignment))
+    return _prices(strategy, seconds, memory, scenario, [assignment])[0]
 
 
-def _price(
-    strategy: Strategies,
-    seconds: RowSeconds,
-    memory: RowBytes,
-    scenario: Scenario,
-    assignment: Assignment,
-    peak: Footprint,
-) -> Price:
-    stages = stage_seconds(strategy, seconds, assignment)
-    slow = int(np.argmax(stages))
-    passed, again = stage_layers(strategy, scenario.depth, assignment.layers, assignment.recomputed)
+def _prices(
+    strategies: Strategies, seconds: RowSeconds, memory: RowBytes, scenario: Scenario, splits: Sequence[Assignment]
+) -> list[Price]:
+    """The prices of N strategies whose terms are known, each under its own split."""
+    stages = stage_seconds(strategies, seconds, splits)
+    slowest, total = _slowest_and_total(stages)
+    slow = np.array([np.argmax(each) for each in stages])
+    held, again = _at_stages(strategies, scenario.depth, splits, slow)
+    there = at_stage(seconds, held, again, sends_at(strategies, seconds, slow[:, None])[:, 0])
     terms: Breakdown = breakdown(
-        strategy,
-        at_stage(seconds, passed[slow], again[slow], sends_at(strategy, seconds, np.array([[slow]]))[0]),
-        slowest=stages[slow : slow + 1],
-        total=np.array([stages.sum()]),
-        layers=passed.sum(axis=1)[slow : slow + 1],
-        recomputed=again.sum(axis=1)[slow : slow + 1],
+        strategies, there, slowest=slowest, total=total, layers=held.sum(axis=1), recomputed=again.sum(axis=1)
     )
-    return Price(
-        iteration=float(compose(strategy, seconds, stages[slow : slow + 1], np.array([stages.sum()]))[0]),
-        stage_seconds=stages,
-        breakdown=terms.row(0),
-        footprint=peak,
-        seconds=seconds,
-        memory=memory,
+    each_one = [np.array([place]) for place in range(len(splits))]
+    columns = (
+        compose(strategies, seconds, slowest, total).tolist(),
+        stages,
+        terms.rows(),
+        footprints(strategies, memory, scenario, splits),
+        map(seconds.take, each_one),
+        map(memory.take, each_one),
     )
+    return [Price(*price) for price in zip(*columns, strict=True)]
+
+
+def _slowest_and_total(stages: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Seconds of the slowest stage and of all stages of N strategies, each (N,)."""
+    return np.array([each.max() for each in stages]), np.array([each.sum() for each in stages])
+
+
+def _at_stages(
+    strategies: Strategies, depth: Depth, splits: Sequence[Assignment], stages: Ints
+) -> tuple[Floats, Floats]:
+    """``stage_layers`` of one stage of each strategy, each (N, K)."""
+    each = [
+        [part[stage] for part in stage_layers(strategies, depth, split.layers, split.recomputed, row=row)]
+        for row, (split, stage) in enumerate(zip(splits, stages.tolist(), strict=True))
+    ]
+    held, again = (np.array(part) for part in zip(*each, strict=True))
+    return held, again
 
 
 def iteration_seconds(strategies: Strategies, scenario: Scenario, assignment: Assignment) -> float:
     """Seconds of an iteration of the first strategy, the ``iteration`` of its ``Price``, without bytes and terms."""
     one = strategies if len(strategies) == 1 else strategies.take(np.array([0]))
-    return _iteration(one, seconds_of(one, scenario), assignment)
+    return float(_iterations(one, seconds_of(one, scenario), [assignment])[0])
 
 
 def iterations_together(rows: Sequence[Strategies], scenario: Scenario, splits: Sequence[Assignment]) -> Floats:
     """``iteration_seconds`` of single strategies of one scenario, (N,), which cost little more than one of them."""
-    every = row_seconds(concatenate(list(rows)), scenario)
-    terms = (every.take(np.array([place])) for place in range(len(rows)))
-    return np.array([_iteration(*one) for one in zip(rows, terms, splits, strict=True)])
+    every = concatenate(list(rows))
+    return _iterations(every, row_seconds(every, scenario), splits)
 
 
-def _iteration(one: Strategies, seconds: RowSeconds, split: Assignment) -> float:
-    stages = stage_seconds(one, seconds, split)
-    return float(compose(one, seconds, np.array([stages.max()]), np.array([stages.sum()]))[0])
+def _iterations(strategies: Strategies, seconds: RowSeconds, splits: Sequence[Assignment]) -> Floats:
+    return compose(strategies, seconds, *_slowest_and_total(stage_seconds(strategies, seconds, splits)))
 
 
 def stage_bytes(strategies: Strategies, scenario: Scenario, assignment: Assignment) -> Footprint:
@@ -194,14 +200,26 @@ def _footprint(strategy: Strategies, memory: RowBytes, scenario: Scenario, split
     return footprint(strategy, memory, scenario, row=0, layers=split.layers, recomputed=split.recomputed)
 
 
-def stage_seconds(strategy: Strategies, seconds: RowSeconds, assignment: Assignment) -> Floats:
-    """Forward and backward seconds of every stage for one micro-batch, shape (pp,)."""
-    layers = assignment.layers * seconds.layer[0] + assignment.recomputed * seconds.recompute[0]
-    extras = stage_extras(strategy, seconds, np.arange(strategy.pp[0])[None, :])[0]
-    if seconds.kinds is not None:
-        held, again = stage_layers(strategy, seconds.kinds.depth, assignment.layers, assignment.recomputed)
-        return held @ seconds.kinds.each("layer")[:, 0] + again @ seconds.kinds.each("recompute")[:, 0] + extras
-    return of_both_ways(layers, float(copies(strategy)[0])) + extras
+def stage_seconds(strategies: Strategies, seconds: RowSeconds, splits: Sequence[Assignment]) -> list[Floats]:
+    """Forward and backward seconds of every stage for one micro-batch, (pp,) of each of N strategies."""
+    places = np.broadcast_to(np.arange(strategies.pp.max()), (len(splits), strategies.pp.max()))
+    extras = stage_extras(strategies, seconds, places)
+    layers = _layer_seconds(strategies, seconds, splits)
+    return [own + extra[: len(own)] for own, extra in zip(layers, extras, strict=True)]
+
+
+def _layer_seconds(strategies: Strategies, seconds: RowSeconds, splits: Sequence[Assignment]) -> Iterator[Floats]:
+    """What layers add to ``stage_seconds``."""
+    if seconds.kinds is None:
+        columns = seconds.layer.tolist(), seconds.recompute.tolist(), copies(strategies).tolist()
+        for split, layer, recompute, both in zip(splits, *columns, strict=True):
+            yield of_both_ways(split.layers * layer + split.recomputed * recompute, both)
+        return
+    kinds = seconds.kinds
+    each = zip(splits, *(np.ascontiguousarray(kinds.each(name).T) for name in ("layer", "recompute")), strict=True)
+    for row, (split, layer, recompute) in enumerate(each):
+        held, again = stage_layers(strategies, kinds.depth, split.layers, split.recomputed, row=row)
+        yield held @ layer + again @ recompute
 
 
 def row_assignment(strategy: Strategies, num_layers: int, layers: Sequence[int] | None = None) -> Assignment:

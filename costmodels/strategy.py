@@ -261,6 +261,8 @@ _PRODUCTS = (("dp", "tp", "cp", "pp"), ("num_microbatches", "dp", "micro_batch_s
 
 _FROM_ZERO = frozenset({*VALUE_NAMES, "zero_stage", "recompute_modules"})
 """Axes whose neutral value is 0; that of degrees and sizes is 1."""
+_TYPES: dict[str, type[np.generic]] = {"micro_batch_size": np.float64}
+"""Of axes that are no whole numbers."""
 
 
 def strategies(**axes: ArrayLike) -> Strategies:
@@ -271,20 +273,21 @@ def strategies(**axes: ArrayLike) -> Strategies:
     """
     if unknown := set(axes) - set(AXES):
         raise ValueError(f"unknown axes {sorted(unknown)}; the axes are {', '.join(AXES)}")
-    columns = {name: np.atleast_1d(np.asarray(axes.get(name, name not in _FROM_ZERO))) for name in AXES}
+    columns = {
+        name: np.asarray(axes.get(name, name not in _FROM_ZERO), _TYPES.get(name, np.int64)).reshape(-1)
+        for name in AXES
+    }
     lengths = {len(column) for column in columns.values()} - {1}
     if len(lengths) > 1:
         raise ValueError(f"axes of different lengths: {sorted(lengths)}")
     length = lengths.pop() if lengths else 1
-    table: dict[str, Any] = {
-        name: _spread(column.astype(np.float64 if name == "micro_batch_size" else np.int64, copy=False), length)
-        for name, column in columns.items()
-    }
-    return Strategies(**table)
+    return Strategies(**{name: _spread(column, length) for name, column in columns.items()})
 
 
 def concatenate(parts: list[Strategies]) -> Strategies:
-    """All strategies of the parts, in order."""
+    """All strategies of the parts, in order; one part is itself."""
+    if len(parts) == 1:
+        return parts[0]
     return Strategies(**{name: _concatenated([getattr(part, name) for part in parts]) for name in AXES})
 
 

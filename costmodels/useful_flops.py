@@ -30,6 +30,8 @@ def _spared_flops(scenario: Scenario, *, causal: bool) -> float:
     """FLOP per token of gradients that nobody computes: of frozen weights, and all those of the first frozen layers."""
     if scenario.frozen:
         return frozen_flops(scenario.model)
-    known: dict[str, Any] = {"seq_length": scenario.attended_length, "windowed": True, "logits": False}
-    layers = 2.0 * (1.0 - scenario.trained_depth) * forward_flops(scenario.model, causal=causal, **known)
+    layers = 0.0
+    if still := 1.0 - scenario.trained_depth:
+        known: dict[str, Any] = {"seq_length": scenario.attended_length, "windowed": True, "logits": False}
+        layers = 2.0 * still * forward_flops(scenario.model, causal=causal, **known)
     return layers + 2.0 * scenario.head_frozen * logit_matmul_weights(scenario.model)

@@ -100,15 +100,18 @@ def _padded(array: NDArray[Any], width: int) -> NDArray[Any]:
     return array[np.where(np.arange(width) < len(array), np.arange(width), 0)]
 
 
-def stage_layers(strategy: Strategies, depth: Depth, layers: Ints, recomputed: Ints) -> tuple[Floats, Floats]:
-    """Layers and recomputed layers that a micro-batch passes on every stage of one strategy, by kind, shapes (pp, K).
+def stage_layers(
+    strategies: Strategies, depth: Depth, layers: Ints, recomputed: Ints, *, row: int = 0
+) -> tuple[Floats, Floats]:
+    """Layers and recomputed layers that a micro-batch passes on every stage of a strategy, by kind, shapes (pp, K).
 
     Recomputed are a stage's first. Of stages that mirror each other, the layers count as average ones.
     """
-    vpp, back, twice = int(strategy.vpp[0]), bool(folded(strategy)[0]), float(copies(strategy)[0])
-    if twice > 1.0:
+    twice = float(copies(strategies)[row])
+    if twice > 1.0 or depth.uniform:
         passed, again = (of_both_ways(held, twice)[:, None] * np.array(depth.shares) for held in (layers, recomputed))
         return passed, again
+    vpp, back = int(strategies.vpp[row]), bool(folded(strategies)[row])
     held = kinds_held(depth, layers, vpp, folded=back)
     again = kinds_held(depth, layers, vpp, folded=back, only=recomputed)
     return held.astype(np.float64), again.astype(np.float64)

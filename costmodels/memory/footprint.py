@@ -89,7 +89,9 @@ def footprints(
     """The memory of every stage of N strategies, each under its own split, which costs little more than one's."""
     counts = [len(split.layers) for split in splits]
     every, stages = np.repeat(np.arange(len(splits)), counts), np.concatenate([np.arange(pp) for pp in counts])
-    by_stage, at = strategies.take(every), memory.take(every)  # the same strategy for every stage
+    by_stage, at = strategies, memory
+    if len(every) > len(splits):
+        by_stage, at = strategies.take(every), memory.take(every)  # the same strategy for every stage
     sums = _stage_sums(strategies, memory, at, scenario, splits)
     layers = np.concatenate([split.layers for split in splits])
     found = _peaks(by_stage, at, scenario, stages=stages, layers=layers, sums=sums)
@@ -189,8 +191,7 @@ def _stage_sums(
     each = [memory.kinds.each(name) for name in ("layer_parameters", "expert_parameters", "stored")]
     sums = []
     for row, split in enumerate(splits):
-        one = strategies.take(np.array([row]))
-        held, repeated = stage_layers(one, scenario.depth, split.layers, split.recomputed)
+        held, repeated = stage_layers(strategies, scenario.depth, split.layers, split.recomputed, row=row)
         parameters, experts, stored = (part[:, row] for part in each)
         sums.append((held @ parameters, held @ experts, (held - repeated) @ stored, repeated.sum(axis=1)))
     parameters, experts, stored, again = map(np.concatenate, zip(*sums, strict=True))

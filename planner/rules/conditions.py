@@ -180,11 +180,15 @@ def schedule_runs(c: Columns, _x: Scenario) -> Mask:
 def enough_batches(c: Columns, x: Scenario) -> Mask:
     batches = micro_batches(c, x.global_batch_size)
     passes = np.ones(np.broadcast_shapes(batches.shape, c["pp"].shape, c["schedule"].shape), dtype=bool)
-    for code, name in enumerate(SCHEDULE_NAMES[1:], 1):
-        runs_it = c["schedule"] == code
-        if name != "interleaved-1f1b" and runs_it.any():  # of which `whole_groups` says all that there is to say
-            passes = passes & (~runs_it | SCHEDULES[name].allowed(c["pp"], batches, c["vpp"]))
+    present, *_ = np.bincount(np.ravel(c["schedule"])).nonzero()
+    for code in {*present.tolist()} - _ASKED_ELSEWHERE:
+        allowed = SCHEDULES[SCHEDULE_NAMES[code]].allowed(c["pp"], batches, c["vpp"])
+        passes = passes & ((c["schedule"] != code) | allowed)
     return passes
+
+
+_ASKED_ELSEWHERE = {SCHEDULE_NAMES.index(name) for name in ("none", "interleaved-1f1b")}
+"""Schedules of which `schedule_runs` and `whole_groups` say all that there is to say."""
 
 
 def groups_differ(c: Columns, x: Scenario) -> Mask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -85,9 +85,8 @@ def map_cases(
 ) -> list[Result]:
     """What ``function`` makes of every run and its ``case_or_reason``, in order, as of `map_in_processes`.
 
-    It is given several at a time: runs that cannot be priced, or that differ in their sizes alone. Runs of one job go
-    to one process, whatever lies between them, as do jobs that differ in their sizes alone: their prices have most in
-    common.
+    It is given several at a time. Runs of one job go to one process, whatever lies between them, as do jobs that differ
+    in their sizes alone: their prices have most in common.
     """
     jobs = grouped(range(len(runs)), lambda place: _job(runs[place]))
     alike = grouped(jobs, lambda job: tuple(said for said in job if said[0] not in SIZES))
@@ -123,12 +122,9 @@ def _of_chunk(
     runs: Sequence[Run],
 ) -> list[Result]:
     """``map_cases`` of some runs, here."""
-    rest = iter(runs)
-    return [
-        found
-        for cases in _with_prices(_cases(runs, parts))
-        for found in function(list(islice(rest, len(cases))), cases)
-    ]
+    cases = list(_cases(runs, parts))
+    _price_together(cases)
+    return list(function(runs, cases))
 
 
 def _cases(runs: Iterable[Run], parts: Mapping[str, Any]) -> Iterator[Case | str]:
@@ -140,11 +136,10 @@ def _cases(runs: Iterable[Run], parts: Mapping[str, Any]) -> Iterator[Case | str
             yield resolved if isinstance(resolved, str) else _or_reason(case_in, run, resolved)
 
 
-def _with_prices(cases: Iterable[Case | str]) -> Iterator[list[Case | str]]:
-    """The cases, neighbours together whose scenarios differ in their sizes alone, and which are priced together."""
-    for _, same in groupby(cases, key=lambda case: isinstance(case, Case) and case.scenario.of_any_size):
-        alike = list(same)
-        if priced := [case for case in alike if isinstance(case, Case)]:
-            with suppress(MeshwrightError, ValueError, ArithmeticError):  # the one that has it is priced once more
-                price_cases(priced)
-        yield alike
+def _price_together(cases: Iterable[Case | str]) -> None:
+    """Have cases know their prices, worked out with those of neighbours whose scenarios differ in their sizes alone."""
+    for _, alike in groupby(
+        (case for case in cases if isinstance(case, Case)), key=lambda case: case.scenario.of_any_size
+    ):
+        with suppress(MeshwrightError, ValueError, ArithmeticError):  # the one that has it is priced once more
+            price_cases(list(alike))

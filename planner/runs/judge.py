@@ -114,7 +114,7 @@ def judge(
     named = list(read_named(paths))
     parts: Mapping[str, Any] = {} if profile is None else profile_records(profile)
     report = None if progress is None else _Counted(len(named), progress)
-    verdicts = map_cases([run for _, run in named], judge_alike, workers=workers, report=report, **parts)
+    verdicts = map_cases([run for _, run in named], judge_runs, workers=workers, report=report, **parts)
     by_file = grouped(zip(named, verdicts, strict=True), lambda pair: pair[0][0])
     return {name: [verdict for _, found in pairs for verdict in found] for name, pairs in by_file.items()}
 
@@ -140,11 +140,11 @@ def judge_run(run: Run, **parts: Any) -> list[Verdict]:
         run: the run.
         parts: cluster and stack in place of its own, as ``case_of`` takes them.
     """
-    return judge_alike([run], [case_or_reason(run, **parts)])[0]
+    return judge_runs([run], [case_or_reason(run, **parts)])[0]
 
 
-def judge_alike(runs: Sequence[Run], cases: Sequence[Case | str]) -> list[list[Verdict]]:
-    """The same of runs whose cases, or why they have none, are known; the scenarios differ in their sizes alone."""
+def judge_runs(runs: Sequence[Run], cases: Sequence[Case | str]) -> list[list[Verdict]]:
+    """The same of runs whose cases, or why they have none, are known."""
     found = [_priced(run, case) for run, case in zip(runs, cases, strict=True)]
     timed = [one for one in found if one.price and one.run.measured.iteration_seconds]
     promised = dict(zip(map(id, timed), _intervals(timed) if timed else (), strict=True))

@@ -66,7 +66,7 @@ def _record(run: Run, case: Case) -> dict[str, str]:
         numbers["miss"] = math.log(peak.bytes / shown_bytes(run, unseen, unseen.price()))
     sizes = {key: 2.0 ** float(known.sizes[key][0]) for key in (*EXTENT, "tp", "pp")}
     sizes |= {
-        "micro_batch_tokens": micro_batch_tokens(scenario, row)[0],
+        "micro_batch_tokens": micro_batch_tokens(row, scenario.seq_length)[0],
         "tokens_per_gpu": scenario.tokens / scenario.gpus,
     }
     return {

@@ -14,7 +14,7 @@ import numpy as np
 from planner.request.progress import Tell
 from planner.runs.corpus import counting, grouped, map_cases
 from planner.runs.figures import Column, line, table
-from planner.runs.judge import Verdict, error_figures, judge_alike, read_named
+from planner.runs.judge import Verdict, error_figures, judge_runs, read_named
 from planner.runs.schema import Run
 from planner.trust.table import source
 
@@ -70,7 +70,7 @@ def judged(paths: Iterable[Path], *, workers: int = 1, progress: Tell | None = N
     """Every scored time and memory figure of the files."""
     named = list(read_named(paths))
     runs, report_done = [run for _, run in named], counting(len(named), progress)
-    verdicts = map_cases(runs, judge_alike, workers=workers, report=report_done)
+    verdicts = map_cases(runs, judge_runs, workers=workers, report=report_done)
     return [
         Judged(run, verdict, name)
         for (name, run), found in zip(named, verdicts, strict=True)

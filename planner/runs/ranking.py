@@ -94,7 +94,7 @@ def timed(paths: Iterable[Path], *, workers: int = 1, progress: Tell | None = No
     """Every run that counts, with its price."""
     every = [run for path in paths for run in read_runs(path) if run.measured.iteration_seconds]
     runs = [run for run in every if run.scored and not run.unpriced]
-    priced = map_cases(runs, _timed_alike, workers=workers, report=counting(len(runs), progress))
+    priced = map_cases(runs, _timed_runs, workers=workers, report=counting(len(runs), progress))
     return [one for one in priced if one is not None]
 
 
@@ -110,7 +110,7 @@ def sweeps(runs: Iterable[Timed], *, same_batch: bool = False) -> list[Sweep]:
     return [_judged(alike, noises) for alike in again if len(alike) >= SMALLEST]
 
 
-def _timed_alike(runs: Sequence[Run], cases: Sequence[Case | str]) -> list[Timed | None]:
+def _timed_runs(runs: Sequence[Run], cases: Sequence[Case | str]) -> list[Timed | None]:
     return [_timed(run, case) for run, case in zip(runs, cases, strict=True)]
 
 

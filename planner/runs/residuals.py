@@ -99,7 +99,7 @@ def _with_nearest(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 def _record(priced: Priced, missed: float) -> dict[str, str]:
     run, scenario, row = priced.run, priced.case.scenario, priced.case.strategy
-    known = traits(scenario, row)
+    known, experts = traits(scenario, row), scenario.model.moe is not None
     sizes = {key: f"{2.0 ** float(known.sizes[key][0]):.4g}" for key in SIZES} | {"gpus": str(scenario.gpus)}
     return {
         "group": run.group,
@@ -110,11 +110,11 @@ def _record(priced: Priced, missed: float) -> dict[str, str]:
         "miss": f"{missed:.3f}",
         "low": "0",
         "high": "0",
-        "micro_batch_tokens": f"{micro_batch_tokens(scenario, row)[0]:.4g}",
+        "micro_batch_tokens": f"{micro_batch_tokens(row, scenario.seq_length)[0]:.4g}",
         "tokens_per_gpu": f"{scenario.tokens / scenario.gpus:.4g}",
         "network": f"{scenario.group.tiers[-1].link.bandwidth / 1e9:.4g}",
         "precision": scenario.precision,
-        "shares": " ".join(f"{1e3 * share:.0f}" for share in shares(scenario, priced.breakdown)),
+        "shares": " ".join(f"{1e3 * share:.0f}" for share in shares(priced.breakdown, experts=experts)),
         **{key: str(known.names[key][0]) for key in NAMES},
         **sizes,
         **{key: f"{known.sizes[key][0]:.0f}" for key in SWITCHES},

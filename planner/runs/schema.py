@@ -104,6 +104,15 @@ PATHS: Final = {
 """What paths of a document begin with, and the fields behind it."""
 
 
+@lru_cache(maxsize=1024)
+def _check_path(path: str) -> None:
+    """Raises ValueError where a path begins with no field that there is; many runs say the same paths."""
+    section, _, rest = path.partition(".")
+    check_fields({section: rest}, PATHS)
+    if rest:
+        check_fields({rest.partition(".")[0]: path}, PATHS[section])
+
+
 class Run(_Part):
     """Schema ``run/1``."""
 
@@ -159,10 +168,7 @@ class Run(_Part):
     def _paths(cls, paths: Any) -> Any:
         """Paths begin with a field that there is."""
         for path in paths:
-            section, _, rest = path.partition(".")
-            check_fields({section: rest}, PATHS)
-            if rest:
-                check_fields({rest.partition(".")[0]: path}, PATHS[section])
+            _check_path(path)
         return paths
 
     @model_validator(mode="after")

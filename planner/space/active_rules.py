@@ -36,7 +36,10 @@ def binding(question: AnyScenario) -> tuple[Rule, ...]:
     if isinstance(question, Mixed):
         return (*of_groups(question.lead), *binding(question.lead))
     beyond = FRAMEWORKS[question.framework].rules if question.framework else ()
-    return (*(rule for rule in RULES if rule.kind != "dominated"), *beyond)
+    return (*_BINDING, *beyond)
+
+
+_BINDING = tuple(rule for rule in RULES if rule.kind != "dominated")
 
 
 def passing(rows: Strategies, rules: Iterable[Rule], scenario: Scenario) -> Bools:

@@ -1,22 +1,23 @@
 """Layers and recomputed layers per pipeline stage: the optimum of one problem, proved.
 
-Memory is settled in the tables of ``planner.stages.tables``. A greedy split that meets a lower bound needs no solver;
-CP-SAT [CP-SAT] proves the rest. ``stage_lower_bound`` answers for many problems at once, optimistically and without a
-solver.
+Memory is settled in the tables of ``planner.stages.tables``. A greedy split that meets a lower bound needs no solver,
+nor do two stages; CP-SAT [CP-SAT] proves the rest. ``stage_lower_bound`` answers for many problems at once,
+optimistically and without a solver.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Literal
 
 import numpy as np
 
 from costmodels.pipeline.schedules import pipeline_seconds
 from planner.request.budget import SOLVE, SPLIT, Budget
-from planner.stages.boolean_model import boolean_model, scale_of
+from planner.stages.boolean_model import Scale, boolean_model, scale_of
 from planner.stages.chain import Found, may_beat, may_fit, solve_chain
 from planner.stages.problem import StageProblem
 from planner.stages.tables import (
@@ -172,15 +173,33 @@ def _improved(
 def _search(
     problem: StageProblem, table: StageTable, best: Split, *, bound: float, ceiling: float, budget: Budget
 ) -> tuple[Split, float, bool]:
-    """A better split by CP-SAT, a bound, and whether it is proved that nothing better is left."""
-    from ortools.sat.python import cp_model
-
+    """A better split, a bound, and whether it is proved that nothing better is left; of two stages all are tried."""
     scale = scale_of(problem, table, ceiling=ceiling)
-    model = cp_model.CpModel()
-    holds, cost = boolean_model(model, problem, table, scale)
     limit = scale.cost(best, table) - 1
     if objective(problem, best) > ceiling:
         limit = scale.weight * math.ceil((ceiling - scale.base) / scale.unit) - 1
+    if problem.num_stages == 2:
+        cost, found = min(_of_two_stages(problem, table, scale), key=itemgetter(0))
+        return (found if cost <= limit else best), max(bound, scale.seconds(min(cost, limit + 1))), True
+    return _solved(problem, table, best, scale, bound=bound, limit=limit, budget=budget)
+
+
+def _of_two_stages(problem: StageProblem, table: StageTable, scale: Scale) -> Iterator[tuple[int, Split]]:
+    """Every split over two stages, with its cost in the solver's numbers."""
+    fewest, most = table.fewest.tolist(), table.most.tolist()
+    for first in range(max(fewest[0], problem.num_layers - most[1]), min(most[0], problem.num_layers - fewest[1]) + 1):
+        split = split_of(problem, table, np.array([first, problem.num_layers - first]))
+        yield scale.cost(split, table), split
+
+
+def _solved(
+    problem: StageProblem, table: StageTable, best: Split, scale: Scale, *, bound: float, limit: int, budget: Budget
+) -> tuple[Split, float, bool]:
+    """``_search`` by CP-SAT among the splits that cost up to ``limit``."""
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    holds, cost = boolean_model(model, problem, table, scale)
     model.add(cost <= limit)
     model.minimize(cost)
     solver = cp_model.CpSolver()

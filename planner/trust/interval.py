@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from costmodels.arrays import distinct_values
 from costmodels.scenario import Scenario
@@ -29,7 +29,7 @@ from planner.trust.error_model import SHARES, TERMS, Points, spread
 from planner.trust.kinds import kind_for_ends
 from planner.trust.memory import fit_probability
 from planner.trust.own_runs import Learnt, left_uncertain
-from planner.trust.similarity import EXTENTS, MIXTURE, Traits, apart, distance, traits
+from planner.trust.similarity import EXTENTS, MIXTURE, Traits, apart, distance, traits, traits_in
 from planner.trust.sources import describe_source
 from planner.trust.table import Measured, Run, figures, measured
 
@@ -91,23 +91,39 @@ def intervals(
     farther: float = 0.0,
     sources: Sequence[str] = ("",),
 ) -> list[Interval]:
-    """``interval`` of N strategies, each in a scenario of its own; these differ in their sizes alone.
+    """``interval`` of N strategies, each in a scenario of its own.
 
     ``breakdown`` and ``mfu`` hold arrays (N,). ``sources``, one or N, say whose runs are judged: a publisher's own are
     none that they are near to.
     """
-    found, mine = figures(), traits(scenarios[0], rows, [one.gpus for one in scenarios])
+    mine = traits_in(scenarios, rows)
     known = _points(mine, scenarios, rows, breakdown, mfu, farther=farther, sources=sources)
-    if learnt := learnt_by(scenarios[0].stack.calibrated):
-        center, scale = left_uncertain(learnt, known, found.variances)
-        ends = np.stack([center + found.own_low * scale, center + found.own_high * scale], axis=1)
-    else:
-        by_kind = np.array([found.ends[str(kind)] for kind in kind_for_ends(mine)])
-        ends = by_kind * spread(known, found.variances)[:, None]
+    kinds, ends = kind_for_ends(mine), np.empty((len(rows), 2))
+    for some in _learnt_alike(scenarios):
+        ends[some] = _ends(known.take(some), kinds[some], learnt_by(scenarios[some[0]].stack.calibrated))
     return [
         Interval(low=time * math.exp(min(low, 0.0)), high=time * math.exp(max(high, 0.0)), coverage=COVERAGE)
         for time, (low, high) in zip(seconds, ends.tolist(), strict=True)
     ]
+
+
+def _learnt_alike(scenarios: Sequence[Scenario]) -> list[NDArray[np.int64]]:
+    """The places of scenarios whose stacks were taught the same by runs of one's own, or nothing."""
+    places: dict[object, list[int]] = {}
+    for place, one in enumerate(scenarios):
+        known = one.stack.calibrated
+        places.setdefault((known.uncorrected, known.covariance), []).append(place)
+    return [np.array(some) for some in places.values()]
+
+
+def _ends(known: Points, kinds: NDArray[np.str_], learnt: Learnt | None) -> Floats:
+    """Ends of the error of N strategies, logarithms, (N, 2), for one that is anybody's or was taught by one's own."""
+    found = figures()
+    if learnt is None:
+        by_kind = np.array([found.ends[str(kind)] for kind in kinds])
+        return by_kind * spread(known, found.variances)[:, None]
+    center, scale = left_uncertain(learnt, known, found.variances)
+    return np.stack([center + found.own_low * scale, center + found.own_high * scale], axis=1)
 
 
 def probability_within(predicted: Prediction, share: float) -> float:
@@ -174,34 +190,37 @@ def _points(
     sources: Sequence[str],
 ) -> Points:
     """The same of strategies with these traits, each in a scenario of its own or all in one, and of these sources."""
-    known, count, alike = measured(), len(rows), scenarios[0]
-    own = known.sources == np.array(sources)[:, None]
-    away = np.where(own, np.inf, distance(mine, known.traits)).min(axis=1) + farther
+    known, count = measured(), len(rows)
+    away = np.where(known.are_of(sources), np.inf, distance(mine, known.traits)).min(axis=1) + farther
+    tokens = micro_batch_tokens(rows, [one.seq_length for one in scenarios])
     each = np.log2([one.tokens / one.gpus for one in scenarios])
-    tokens = np.log2(micro_batch_tokens(alike, rows))
-    sizes = (mine.sizes["gpus"], tokens, *(mine.sizes[name] for name in ("parameters", "tp", "pp")), each)
-    names = (str(mine.names[name][0]) for name in ("accelerator", "stack", "kind"))
+    sizes = (mine.sizes["gpus"], np.log2(tokens), *(mine.sizes[name] for name in ("parameters", "tp", "pp")), each)
+    names = (mine.names[name] for name in ("accelerator", "stack", "kind"))
+    cells = zip(*names, (one.precision for one in scenarios), strict=True)
+    experts = np.array([one.model.moe is not None for one in scenarios])
     return Points(
-        shares=np.broadcast_to(shares(alike, breakdown), (count, len(SHARES))),
+        shares=np.broadcast_to(shares(breakdown, experts=experts), (count, len(SHARES))),
         sizes=np.stack([np.broadcast_to(size, count) for size in sizes], axis=1),
-        cells=np.full(count, "|".join((*names, alike.precision))),
+        cells=np.broadcast_to(["|".join(cell) for cell in cells], count),
         utilisation=np.maximum(mfu, known.mfus.min()),  # how errors go on to grow below that nobody measured
         nearest=np.broadcast_to(away, count),
-        own_model=np.full(count, alike.stack.own_model),
+        own_model=np.broadcast_to([one.stack.own_model for one in scenarios], count),
     )
 
 
-def shares(scenario: Scenario, breakdown: Mapping[str, Floats | float]) -> Floats:
-    """Shares of the predicted time, by ``error_model.SHARES``, (N, 9); (9,) of terms of one strategy."""
+def shares(breakdown: Mapping[str, Floats | float], *, experts: Bools | bool) -> Floats:
+    """Shares of the predicted time, by ``error_model.SHARES``, (N, 9); (9,) of terms of one strategy.
+
+    ``experts`` says whether a strategy's model has some.
+    """
     total = np.asarray(sum(breakdown.values()), dtype=np.float64)
     named = [np.asarray(sum(breakdown[part] for part in parts) / total) for parts in TERMS.values()]
-    experts = breakdown["compute"] / total if scenario.model.moe else np.zeros_like(total)
-    return np.stack([*named, experts], axis=-1)
+    return np.stack(np.broadcast_arrays(*named, np.where(experts, breakdown["compute"] / total, 0.0)), axis=-1)
 
 
-def micro_batch_tokens(scenario: Scenario, rows: Strategies) -> Floats:
-    """Tokens that a replica takes at a time, (N,)."""
-    tokens: Floats = rows.micro_batch_size.astype(np.float64) * scenario.seq_length
+def micro_batch_tokens(rows: Strategies, seq_length: ArrayLike) -> Floats:
+    """Tokens that a replica takes at a time, (N,), of sequences that are so long each or all."""
+    tokens: Floats = rows.micro_batch_size.astype(np.float64) * np.asarray(seq_length)
     return tokens
 
 

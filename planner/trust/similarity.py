@@ -8,9 +8,9 @@ fitted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -79,11 +79,36 @@ class Traits:
         pairs = {key: np.unique(value, return_inverse=True) for key, value in self.names.items()}
         return {key: (known, inverse.reshape(-1)) for key, (known, inverse) in pairs.items()}
 
+    @cached_property
+    def by_names(self) -> tuple[Traits, NDArray[np.int64]]:
+        """The distinct combinations of names, without sizes, and which of them each run has."""
+        codes = np.stack([code for _, code in self.codes.values()], axis=1)
+        _, first, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+        return Traits({key: value[first] for key, value in self.names.items()}, {}), inverse.reshape(-1)
+
 
 def setting(scenario: Scenario) -> Traits:
     """The traits that all strategies of a scenario have, M = 1."""
+    return _settings([scenario])
+
+
+def _settings(scenarios: Sequence[Scenario]) -> Traits:
+    """``setting`` of M scenarios."""
+    names = [_names(one) for one in scenarios]
+    sizes = {
+        "parameters": [parameters(one.model) for one in scenarios],
+        "gpus": [one.gpus for one in scenarios],
+        "seq_length": [one.seq_length for one in scenarios],
+    }
+    return Traits(
+        {key: np.array([one[key] for one in names]) for key in names[0]},
+        {key: np.log2(np.array(column, dtype=np.float64)) for key, column in sizes.items()},
+    )
+
+
+def _names(scenario: Scenario) -> dict[str, str]:
     device, name = scenario.group.accelerator, scenario.stack.name
-    said = {
+    return {
         "accelerator": device.name,
         "architecture": device.architecture,
         "vendor": device.vendor,
@@ -92,23 +117,25 @@ def setting(scenario: Scenario) -> Traits:
         "kind": kind(scenario.model),
         "bits": RECIPES[scenario.precision].arithmetic.removeprefix("mx").replace("bf16", "fp16"),
     }
-    sizes = {"parameters": parameters(scenario.model), "gpus": scenario.gpus, "seq_length": scenario.seq_length}
-    names = {key: np.array([value]) for key, value in said.items()}
-    return Traits(names, {key: np.log2([float(value)]) for key, value in sizes.items()})
 
 
-def traits(scenario: Scenario, rows: Strategies, gpus: Sequence[int] = ()) -> Traits:
-    """The traits of strategies under one scenario; on so many ``gpus`` each where these are given."""
-    common = setting(scenario)
+def traits(scenario: Scenario, rows: Strategies) -> Traits:
+    """The traits of strategies under one scenario."""
+    return traits_in([scenario], rows)
+
+
+def traits_in(scenarios: Sequence[Scenario], rows: Strategies) -> Traits:
+    """The traits of N strategies, each in a scenario of its own or all in one."""
+    common = _settings(scenarios)
+    unfused = [one.stack.switches.attention_backend[0] == "unfused" for one in scenarios]
     return Traits(
         {**common.names, "schedule": _schedules(rows)},
-        {**common.sizes, "gpus": np.log2(np.array(gpus or [scenario.gpus], dtype=np.float64))}
-        | {key: np.log2(getattr(rows, key).astype(np.float64)) for key in EXTENTS}
+        {**common.sizes, **{key: np.log2(getattr(rows, key).astype(np.float64)) for key in EXTENTS}}
         | {
             "sharding": (rows.zero_stage >= 2).astype(np.float64),
             "offload": (rows.offload != OFFLOADS.index("none")).astype(np.float64),
             "recompute": (rows.recompute >= Recompute.FULL).astype(np.float64),
-            "attention": np.array([float(scenario.stack.switches.attention_backend[0] == "unfused")]),
+            "attention": np.array(unfused, dtype=np.float64),
         },
     )
 
@@ -120,6 +147,7 @@ def kind(model: Model) -> str:
     return "experts" if model.moe else "dense"
 
 
+@cache
 def framework(stack: str) -> str:
     """The family of a stack's code."""
     return next((family for pattern, family in FRAMEWORKS if re.search(pattern, stack)), stack)
@@ -142,10 +170,19 @@ def _parts(mine: Traits, others: Traits) -> Iterator[tuple[str, Floats]]:
             yield key, (weight * (mine.names[key][:, None] != known)).take(code, axis=1)
     for key, weight in {**SIZES, **SWITCHES}.items():
         if key in mine.sizes:
-            yield key, weight * abs(mine.sizes[key][:, None] - others.sizes[key])
+            part = mine.sizes[key][:, None] - others.sizes[key]
+            yield key, np.multiply(np.abs(part, out=part), weight, out=part)
 
 
 def distance(mine: Traits, others: Traits) -> Floats:
     """From N strategies to M runs, (N, M), by the traits that the strategies have."""
-    total: Floats = sum((part for _, part in _parts(mine, others)), start=np.zeros((1, 1)))
+    names, place = others.by_names
+    total = _sum(_parts(Traits(mine.names, {}), names), np.zeros((1, 1))).take(place, axis=1)
+    return _sum(_parts(Traits({}, mine.sizes), others), total)
+
+
+def _sum(parts: Iterable[tuple[str, Floats]], total: Floats) -> Floats:
+    """The total with all parts added in order, in its own place where it has all their rows."""
+    for _, part in parts:
+        total = np.add(total, part, out=total if total.size >= part.size else None)
     return total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.strategy import Floats
+from costmodels.strategy import Bools, Floats, Ints
 from planner.trust.error_model import SHARES, Points, Variances
 from planner.trust.similarity import EXTENTS, NAMES, SIZES, SWITCHES, Traits
 
@@ -81,6 +81,16 @@ class Measured:
     def sources(self) -> NDArray[np.str_]:
         """Who measured each."""
         return np.array([run.source for run in self.runs])
+
+    def are_of(self, names: Sequence[str]) -> Bools:
+        """Which runs each of N sources measured, (N, M)."""
+        known, codes = self._coded_sources
+        return np.array([known.get(name, -1) for name in names])[:, None] == codes
+
+    @cached_property
+    def _coded_sources(self) -> tuple[Mapping[str, int], Ints]:
+        known, codes = np.unique(self.sources, return_inverse=True)
+        return dict(zip(known.tolist(), range(len(known)), strict=True)), codes
 
     @cached_property
     def misses(self) -> Floats:

@@ -143,7 +143,7 @@ def test_the_first_stage_of_leading_dense_layers_is_the_fast_one():
     scenario = toy_scenario(model=model)
     one = strategies(pp=2, num_microbatches=4, schedule=SCHEDULE_NAMES.index("1f1b"))
     seconds = row_seconds(one, scenario)
-    first, last = stage_seconds(one, seconds, Assignment(np.array([4, 4]), np.zeros(2, np.int64)))
+    ((first, last),) = stage_seconds(one, seconds, [Assignment(np.array([4, 4]), np.zeros(2, np.int64))])
     dense, experts = (part.layer[0] for part in seconds.kinds.parts)
     assert dense < experts
     assert first == pytest.approx(3 * dense + experts + seconds.embedding[0] + seconds.send[0] / 2)

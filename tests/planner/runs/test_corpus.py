@@ -13,7 +13,7 @@ from hardware.errors import MeshwrightError
 from planner.request.resolve import resolve
 from planner.runs import case
 from planner.runs.corpus import CHUNK, FEWEST, map_cases
-from planner.runs.judge import judge, judge_alike, judge_run
+from planner.runs.judge import judge, judge_run, judge_runs
 from planner.runs.schema import run_of
 from tests.planner.shipped import shipped_runs
 
@@ -53,7 +53,7 @@ def test_runs_of_one_job_are_priced_together_to_the_last_digit_and_files_read_on
         pricing, "row_seconds", lambda rows, scenario: priced.append(len(rows)) or seconds(rows, scenario)
     )
     monkeypatch.setattr(case, "resolve", lambda request: resolved.append(request) or resolve(request))
-    together = map_cases(runs, judge_alike)
+    together = map_cases(runs, judge_runs)
     assert parsed.total() <= 30  # an accelerator that others are like is read for each of them
     assert sum(priced) <= len(runs)
     assert len(priced) <= 0.9 * len(resolved) <= 0.5 * sum(priced)  # jobs of other sizes are priced with them

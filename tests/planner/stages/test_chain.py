@@ -307,14 +307,14 @@ def test_stages_that_mirror_each_other_count_average_layers_and_those_of_a_v_the
     mirrored, turned = both.take([0]), both.take([1])
     split = Assignment(np.full(4, 2), np.zeros(4, np.int64))
     seconds = row_seconds(mirrored, scenario)
-    stages = stage_seconds(mirrored, seconds, split)
+    (stages,) = stage_seconds(mirrored, seconds, [split])
     outer = seconds.embedding[0] / 2 + seconds.head[0] / 2
     sends = np.array([0.5, 1, 1, 0.5])
     assert stages == pytest.approx(2 * seconds.layer[0] + seconds.send[0] * sends + np.array([outer, 0, 0, outer]))
     assert problem_of(mirrored, seconds, row_bytes(mirrored, scenario), scenario).slices is None
     seconds = row_seconds(turned, scenario)
     mixer, dense = (part.layer[0] for part in seconds.kinds.parts)
-    stages = stage_seconds(turned, seconds, split)  # a mixer on the way down and a network on the way up
+    (stages,) = stage_seconds(turned, seconds, [split])  # a mixer on the way down and a network on the way up
     at_ends = np.array([seconds.embedding[0] + seconds.head[0], 0, 0, 0])
     assert stages == pytest.approx(mixer + dense + seconds.send[0] * sends + at_ends)
     assert problem_of(turned, seconds, row_bytes(turned, scenario), scenario).slices is not None

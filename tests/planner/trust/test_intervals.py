@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from costmodels.stack.stack import stack as find_stack
+from costmodels.strategy import concatenate
 from planner import PlanRequest, plan, predict
 from planner.runs import residuals
 from planner.trust.interval import COVERAGE, interval, intervals, probability_within
@@ -67,7 +68,10 @@ def test_what_runs_of_ones_own_say_and_are_not_followed_in_shifts_the_interval()
     known = np.diag([0.02**2] * len(FACTORS))
     taught = [
         find_stack("megatron-core").changed(
-            {"calibrated.uncorrected": (shift, *[0.0] * (len(FACTORS) - 1)), "calibrated.covariance": tuple(known)}
+            {
+                "calibrated.uncorrected": (shift, *[0.0] * (len(FACTORS) - 1)),
+                "calibrated.covariance": tuple(map(tuple, known)),
+            }
         )
         for shift in (0.0, 0.05)
     ]
@@ -75,6 +79,17 @@ def test_what_runs_of_ones_own_say_and_are_not_followed_in_shifts_the_interval()
     usual = np.log(ends())
     assert high - low < usual[1] - usual[0]
     assert (later - low, latest - high) == pytest.approx((0.05, 0.05))
+
+
+def test_intervals_of_several_questions_at_once_are_those_of_each():
+    taught = {"calibrated.uncorrected": (0.1, *[0.0] * (len(FACTORS) - 1))}
+    taught["calibrated.covariance"] = tuple(map(tuple, np.diag([0.02**2] * len(FACTORS))))
+    jobs = [asked(), asked(stack=find_stack("megatron-core").changed(taught)), asked(model="mixtral-8x7b", gpus=4)]
+    rows, sources, terms = [row(), row(tp=4), row(pp=2)], ["", "", "sail"], TERMS | {"compute": 0.5, "dp": 0.5}
+    said = {"breakdown": terms, "mfu": np.full(3, 0.4), "sources": sources}
+    together = intervals(jobs, concatenate(rows), [1.0] * 3, **said)
+    alone = [ends(*one, source=name, dp=0.5) for *one, name in zip(jobs, rows, sources, strict=True)]
+    assert [(found.low, found.high) for found in together] == alone
 
 
 def test_the_ends_of_ones_own_intervals_are_of_runs_whose_publisher_was_left_out():
