@@ -84,6 +84,17 @@ def test_the_search_finds_uneven_and_partly_recomputed_stages(scenario, tightnes
     agree(found(scenario, pins), tried(rows, scenario))
 
 
+@pytest.mark.parametrize(("vocab_size", "batch"), [(16384, 5), (40960, 6)])
+def test_a_pipeline_that_is_the_fastest_only_under_an_uneven_split_is_found_however_little_it_gains(vocab_size, batch):
+    model, stack = toy_model(num_layers=32, vocab_size=vocab_size), toy_stack(uneven_stages=True)
+    scenario = toy_scenario(gpus=2, batch=batch, model=model, stack=stack)
+    kept = {"dp": 1, "cp": 1, "micro_batch_size": 1, "sequence_parallel": 0, "recompute": 0}
+    rows = every_row(scenario, keep=lambda row: all(row[axis] == value for axis, value in kept.items()))
+    outcome = found(scenario, kept | {"recompute": "none"})
+    agree(outcome, tried(rows, scenario))
+    assert len(set(outcome.best.assignment.layers)) == 2
+
+
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn_scenarios(gpus=(2, 4), batches=(2, 4), layers=(2, 3, 4)), TIGHTNESS)
 def test_the_search_finds_what_the_quote_of_every_split_says(scenario, tightness):

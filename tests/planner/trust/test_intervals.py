@@ -63,18 +63,25 @@ def test_the_runs_of_a_publisher_that_is_judged_are_not_near():
     assert ends(scenario, strategy, source="aurora-max1550")[1] > ends(scenario, strategy)[1]
 
 
+def taught(shift):
+    """A stack whose own runs take ``exp(shift)`` times what is followed of them."""
+    known, uncorrected = np.diag([0.02**2] * len(FACTORS)), (shift, *[0.0] * (len(FACTORS) - 1))
+    return find_stack("megatron-core").changed(
+        {"calibrated.uncorrected": uncorrected, "calibrated.covariance": tuple(known)}
+    )
+
+
 def test_what_runs_of_ones_own_say_and_are_not_followed_in_shifts_the_interval():
-    known = np.diag([0.02**2] * len(FACTORS))
-    taught = [
-        find_stack("megatron-core").changed(
-            {"calibrated.uncorrected": (shift, *[0.0] * (len(FACTORS) - 1)), "calibrated.covariance": tuple(known)}
-        )
-        for shift in (0.0, 0.05)
-    ]
-    (low, high), (later, latest) = (np.log(ends(asked(stack=stack))) for stack in taught)
+    (low, high), (later, latest) = (np.log(ends(asked(stack=taught(shift)))) for shift in (0.0, 0.05))
     usual = np.log(ends())
     assert high - low < usual[1] - usual[0]
     assert (later - low, latest - high) == pytest.approx((0.05, 0.05))
+
+
+def test_an_interval_holds_the_prediction_however_far_ones_own_runs_shift_it():
+    (low, high), (lowest, highest) = (ends(asked(stack=taught(shift))) for shift in (2.0, -2.0))
+    assert low == highest == 1.0
+    assert lowest < 1.0 < high
 
 
 def test_the_ends_of_ones_own_intervals_are_of_runs_whose_publisher_was_left_out():
