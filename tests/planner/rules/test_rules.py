@@ -156,7 +156,7 @@ PAIRS = {
         {"zero_stage": 2, "sharding_degree": 1, "offload": OPTIMIZER},
         {"zero_stage": 2, "sharding_degree": 1, "offload": 0},
     ),
-    "sharding-divides": (EVEN, {"dp": 4, "cp": 2, "sharding_degree": 8}, {"dp": 4, "cp": 2, "sharding_degree": 3}),
+    "sharding-divides": (EVEN, {"dp": 4, "cp": 2, "sharding_degree": 8}, {"dp": 4, "cp": 2, "sharding_degree": 5}),
     "stack-zero": (BARE, {"zero_stage": 1}, {"zero_stage": 3}),
     "modules-selective": (
         NAMED_MODULES,
@@ -234,19 +234,25 @@ def test_a_refusal_is_one_sentence_with_the_numbers_of_the_row(rule):
     assert rule.source
 
 
-DEGREES = {"heads": "tp", "query-groups": "tp", "ffn": "tp", "experts-divide": "ep", "context-split": "cp"}
+DEGREES = {
+    "heads": "tp",
+    "query-groups": "tp",
+    "ffn": "tp",
+    "experts-divide": "ep",
+    "context-split": "cp",
+    "sharding-divides": "sharding_degree",
+}
 
 
 @pytest.mark.parametrize(("name", "axis"), DEGREES.items())
-def test_the_nearest_degrees_that_a_refusal_names_pass_its_rule_and_divide_the_gpus(name, axis):
+def test_a_refusal_names_the_nearest_degrees_that_pass_its_rule_and_divide_the_gpus(name, axis):
     scenario, _, refused = PAIRS[name]
     rule = next(rule for rule in RULES if rule.name == name)
     says = sentence(rule, strategies(**refused).row(0), scenario)
-    near = [int(word) for word in says.rpartition("; ")[2].split() if word.isdigit()]
-    assert near
-    for degree in near:
-        assert np.all(rule.passes(columns(refused | {axis: degree}), scenario))
-        assert scenario.gpus % degree == 0
+    degrees = np.flatnonzero(scenario.gpus % np.arange(1, scenario.gpus + 1) == 0) + 1
+    works = [degree for degree in degrees if np.all(rule.passes(columns(refused | {axis: degree}), scenario))]
+    below, above = ([one for one in works if (one > refused[axis]) == larger] for larger in (False, True))
+    assert [int(word) for word in says.rpartition("; ")[2].split() if word.isdigit()] == below[-1:] + above[:1]
 
 
 @each("rule", RULES, ids=IDS)
