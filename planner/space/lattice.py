@@ -234,7 +234,7 @@ def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[An
         "vpp": sorted({1, *_chunks(stack.supports.schedules, chunks)}),
         "ep": divisors(model.moe.num_experts) if model.moe else [1],
         "etp": [1, 2, 4, 8] if model.moe else [1],
-        "schedule": [SCHEDULE_NAMES.index(name) for name in stack.supports.schedules if name in SCHEDULE_NAMES],
+        "schedule": [SCHEDULE_NAMES.index(name) for name in stack.supports.schedules],
         "sequence_parallel": [0, 1],
         "offload": [0],
         "recompute": list(Recompute),

@@ -196,6 +196,9 @@ def test_bodies_are_bounded(served):
 
     host, port = re.search(r"//(.*):(\d+)", served.url).groups()
     head = b"POST /v1/plan HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(head + b"content-length: 100001\r\n\r\n")  # and nothing of the body
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         connection.sendall(head + b"transfer-encoding: chunked\r\n\r\n")
         with contextlib.suppress(ConnectionError):

@@ -21,7 +21,7 @@ from planner.cli import main
 from planner.service.answers import answer
 from planner.service.app import log_exhaustion_once
 from planner.service.guard import names_only
-from planner.service.pool import Pool, Settings, limit_of
+from planner.service.pool import Busy, Pool, Settings, limit_of
 from tests.each import each
 from tests.planner.service.test_service import HEAVY, SMALL, Served
 
@@ -96,6 +96,19 @@ def test_the_wait_for_a_worker_counts_in_a_question_s_limit(monkeypatch):
     assert 0.0 < given[1] <= 1.7
     assert len(given) == 2
     assert (late[0], json.loads(late[1])["error"]["kind"]) == (422, "out-of-time")
+
+
+@pytest.mark.parametrize("waiting", [0, 2])
+def test_no_more_questions_wait_for_a_worker_than_may(waiting):
+    async def asked():
+        pool = Pool(Settings(workers=1, waiting=waiting))
+        await pool._free.get()
+        tasks = [asyncio.ensure_future(pool.ask("plan", b'{"time_limit": 0.05}')) for _ in range(waiting + 1)]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    *others, last = asyncio.run(asked())
+    assert isinstance(last, Busy)
+    assert [status for status, _ in others] == [422] * waiting
 
 
 @pytest.mark.parametrize("limit", [1000, "1000", "20 min"])
