@@ -140,6 +140,14 @@ def test_a_refusal_says_what_is_out_of_reach_and_the_nearest_that_is_not(asked, 
     assert near in found.nearest.text
 
 
+def test_a_search_for_the_most_tells_every_plan_and_what_is_out_of_reach():
+    told = []
+    best = fastest(layout(a_scenario()), Limits(0.0), budget=Budget(), report=lambda *plan: told.append(plan))
+    rates, _, bounds = zip(*told, strict=True)
+    assert list(rates) == sorted(rates)
+    assert rates[0] <= rates[-1] <= best.rate <= min(bounds) * (1 + RESOLUTION)
+
+
 def test_what_is_left_of_the_effort_makes_the_plan_faster_before_the_alternatives(monkeypatch):
     best = cheapest(layout(a_scenario()), Limits(1e4), budget=Budget())
     tried, asked = [Tried("all", mode, replace(best, layout=mode)) for mode in ("sync", "async", "geo")], []
