@@ -154,6 +154,18 @@ def test_without_failures_nothing_is_checkpointed_and_nothing_lost():
     assert (found.effective, found.interval, found.spare_nodes) == (1.0, math.inf, 0)
 
 
+@pytest.mark.parametrize(("checkpoint", "written"), [("sync", 0.0), ("async", 1.0)])
+def test_work_is_lost_back_to_the_last_checkpoint_that_storage_has_whole(checkpoint, written):
+    scenario, often = a_scenario(), {"failure": "1 per 5000 h", "interval": "1 h", "straggler_nodes": 0.0}
+    found = upkeep(a_row(192), scenario, Stability(**often, checkpoint=checkpoint, storage="100 GB/s"))
+    seconds = checkpoint_bytes(scenario) / 100e9
+    assert (found.checkpoint_stall == pytest.approx(seconds)) == (checkpoint == "sync")
+    lost = found.downtime + written * seconds
+    rate, stall = 1.0 / found.mean_time_between_failures, np.array([found.checkpoint_stall])
+    wall = expected_wall(np.array([3600.0]), stall=stall, downtime=lost, rate=rate)
+    assert found.effective == pytest.approx(3600.0 / wall[0])
+
+
 def test_a_given_interval_costs_its_checkpoints_even_without_failures():
     given_one = Stability(failure="0 /s", checkpoint="sync", interval="1 h")
     found = upkeep(a_row(192), a_scenario(), given_one)
@@ -180,3 +192,7 @@ def test_the_stretch_is_that_of_the_whole_reckoning_over_one_without_stalls():
     free = replace(scenario, group=scenario.group.model_copy(update={"host_link": 1e17}))
     expected = upkeep(row, free, stability).effective / upkeep(row, slow, stability).effective
     assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_stall_that_is_the_same_for_all_strategies_stretches_none():
+    assert wall_stretch(a_row(192), a_scenario(), Stability(checkpoint="sync")) == 1.0

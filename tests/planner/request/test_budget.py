@@ -49,7 +49,7 @@ def test_effort_that_is_spent_ends_a_search_and_time_does_not(monkeypatch):
     assert not budget.spent()
     assert budget.seconds == math.inf
     budget.spend(3.0)
-    assert budget.spent()
+    assert (budget.spent(), budget.late) == (True, False)
 
 
 def test_a_time_limit_counts_from_the_start_of_the_command_s_process_where_that_is_known(monkeypatch):

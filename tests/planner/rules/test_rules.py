@@ -216,6 +216,16 @@ def test_a_rule_accepts_one_strategy_and_refuses_another(rule):
     assert not np.any(rule.passes(columns(refused), scenario))
 
 
+@each(
+    ("zero_stage", "schedule", "accepted"),
+    [(1, INTERLEAVED, True), (2, ONE_F_ONE_B, False), (3, ONE_F_ONE_B, True), (3, INTERLEAVED, False)],
+)
+def test_a_stack_may_shard_parameters_in_pipelines_whose_stages_hold_one_piece(zero_stage, schedule, accepted):
+    scenario = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3), zero3_in_pipelines=True))
+    rule = next(rule for rule in RULES if rule.name == "zero-pipeline")
+    assert rule.passes(columns({"pp": 2, "zero_stage": zero_stage, "schedule": schedule}), scenario) == accepted
+
+
 @each("rule", RULES, ids=IDS)
 def test_a_rule_reads_no_more_than_it_says(rule):
     scenario, accepted, refused = PAIRS[rule.name]

@@ -11,7 +11,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections import OrderedDict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -19,7 +21,7 @@ from click.testing import CliRunner
 from planner import PlanRequest, plan
 from planner.cli import main
 from planner.service.answers import answer
-from planner.service.app import log_exhaustion_once
+from planner.service.app import Refused, _answered, _for_hosts, log_exhaustion_once
 from planner.service.guard import names_only
 from planner.service.pool import Busy, Pool, Settings, limit_of
 from tests.each import each
@@ -109,6 +111,40 @@ def test_no_more_questions_wait_for_a_worker_than_may(waiting):
     *others, last = asyncio.run(asked())
     assert isinstance(last, Busy)
     assert [status for status, _ in others] == [422] * waiting
+
+
+@each(
+    ("host", "allowed", "served"),
+    [
+        ("a.example.org:8642", "*.example.org", True),
+        ("example.org", "*.example.org", False),
+        ("another-example.org", "*.example.org", False),
+        ("anything", "*", True),
+        ("mine:1", "mine", True),
+        ("[::1]:8642", "::1", True),
+    ],
+)
+def test_a_request_is_for_a_host_that_is_named_or_below_one_that_is(host, allowed, served):
+    check = _for_hosts((allowed,)).dependency(SimpleNamespace(headers={"host": host}))
+    with contextlib.nullcontext() if served else pytest.raises(Refused):
+        asyncio.run(check)
+
+
+def test_an_answer_is_remembered_until_others_come_and_an_error_is_not():
+    asked = []
+
+    async def ask(_kind, body):
+        asked.append(body)
+        return 422 if len(asked) == 1 else 200, b"{}"
+
+    async def answers(*bodies):
+        pool = SimpleNamespace(settings=Settings(remembered=1), ask=ask)
+        known, open_client = OrderedDict(), SimpleNamespace(receive=asyncio.Event().wait)
+        for body in bodies:
+            await _answered(pool, known, "plan", body, open_client)
+
+    asyncio.run(answers(b"1", b"1", b"1", b"2", b"2", b"1"))
+    assert asked == [b"1", b"1", b"2", b"1"]
 
 
 @pytest.mark.parametrize("limit", [1000, "1000", "20 min"])

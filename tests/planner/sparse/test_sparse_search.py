@@ -215,12 +215,14 @@ def test_a_mode_without_time_leaves_the_most_throughput_open():
     best = fastest(made, Limits(0.0), budget=Budget())
     late = fastest(made, Limits(0.0), budget=Budget(effort=0.0))
     request = SimpleNamespace(min_throughput=None)
-    told, open_ = (
-        sparse._proof(request, Tried("all", "async", best), [Tried("all", "async", one) for one in ones], 1.0)
-        for ones in ([best], [best, late])
+    winner, other = Tried("all", "async", best), Tried("all", "sync", late)
+    impossible = replace(other, best=replace(late, status="infeasible"))
+    told, part, open_ = (
+        sparse._proof(request, winner, [winner, *others], 1.0)
+        for others in ([], [impossible, replace(other, machines="cpu")], [other])
     )
     assert (late.status, late.chosen) == ("unknown", ())
-    assert told.gap <= 1.01 * RESOLUTION
+    assert told.gap == part.gap <= 1.01 * RESOLUTION
     assert (open_.bound, open_.gap) == (None, 1.0)
 
 
