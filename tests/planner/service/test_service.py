@@ -232,6 +232,7 @@ def test_requests_that_are_turned_away_get_the_document_of_every_error(served):
     assert "'evil.com' is not served here" in said(other)
     assert "content-encoding 'gzip'" in said(packed)
     described = served.client.get("/openapi.json").json()["paths"]
+    assert all(path.startswith("/v1/") for path in described)
     assert "400" in described["/v1/health"]["get"]["responses"]
     assert {"400", "415"} <= set(described["/v1/plan"]["post"]["responses"])
     assert served.raw("plan", json.dumps(SMALL).encode(), **{"content-encoding": "identity"}).status_code == 200

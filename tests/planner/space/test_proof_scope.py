@@ -102,6 +102,7 @@ def test_the_least_memory_is_of_even_splits_where_layers_are_unlike():
     unlike = scope(model="nemotron-h-8b", objective="memory")
     assert "with layers split evenly over the stages" in unlike
     assert "with layers split evenly over the stages" not in scope(objective="memory")
+    assert not any("split evenly" in said for said in scope(model="nemotron-h-8b", objective="memory", pins={"pp": 1}))
     assert "with all layers recomputed or none" in scope(objective="memory")
     assert "with all layers recomputed or none" not in scope()
 

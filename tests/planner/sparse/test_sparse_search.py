@@ -200,7 +200,8 @@ def test_more_drives_and_memory_never_make_a_plan_dearer():
 
 def test_rates_and_usage_agree():
     made = layout(a_scenario(groups=(a_group(nodes=4),)))
-    best = cheapest(made, Limits(1e4), budget=Budget())
+    best = cheapest(made, Limits(3e5), budget=Budget())
+    assert best.nodes[0] > 1
     assert usage(best).max() == pytest.approx(1.0)
 
 

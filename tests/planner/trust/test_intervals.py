@@ -22,9 +22,12 @@ TERMS = dict.fromkeys(
 )
 
 
-def ends(scenario=None, strategy=None, *, mfu=0.4, seconds=1.0, source="", **terms):
+def ends(scenario=None, strategy=None, *, mfu=0.4, seconds=1.0, source="", farther=0.0, **terms):
     breakdown = TERMS | {"compute": 1.0 - sum(terms.values())} | terms
-    job, said = [scenario or asked()], {"breakdown": breakdown, "mfu": np.array([mfu]), "sources": [source]}
+    job, said = (
+        [scenario or asked()],
+        {"breakdown": breakdown, "mfu": np.array([mfu]), "sources": [source], "farther": farther},
+    )
     (found,) = intervals(job, strategy or row(), [seconds], **said)
     return found.low, found.high
 
@@ -55,6 +58,7 @@ def test_below_the_slowest_measured_run_intervals_grow_no_further():
 def test_the_further_the_nearest_run_the_wider_the_interval():
     far = asked(cluster="mi355x-8x", stack="paddle")
     assert ends(far)[1] > ends()[1]
+    assert ends(farther=1.0)[1] > ends()[1]
 
 
 def test_the_runs_of_a_publisher_that_is_judged_are_not_near():
