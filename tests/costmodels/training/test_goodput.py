@@ -20,6 +20,7 @@ from costmodels.training.goodput import (
     effective_share,
     expected_wall,
     failure_rate,
+    move_seconds,
     stall_seconds,
     startup_seconds,
     upkeep,
@@ -121,6 +122,12 @@ def test_process_groups_form_as_fast_as_megascale_measured(kind, gpus, seconds):
 def test_process_groups_formed_in_order_take_half_a_minute_on_ten_thousand_gpus():
     assert startup_seconds(12288, "ordered") <= 30.0
     assert startup_seconds(12288, "tcpstore") > 3600.0
+
+
+def test_a_move_writes_a_checkpoint_and_reads_it_back_around_a_restart():
+    scenario, stability = a_scenario(), Stability(storage="100 GB/s", restart="5 min", startup="tcpstore")
+    expected = 2 * checkpoint_bytes(scenario) / 100e9 + 300.0 + startup_seconds(12288, "tcpstore")
+    assert move_seconds(scenario, stability) == pytest.approx(expected)
 
 
 def test_a_checkpoint_of_bloom_holds_13_to_14_bytes_per_parameter():

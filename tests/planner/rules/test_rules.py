@@ -265,6 +265,19 @@ def test_a_refusal_names_the_nearest_degrees_that_pass_its_rule_and_divide_the_g
     assert [int(word) for word in says.rpartition("; ")[2].split() if word.isdigit()] == below[-1:] + above[:1]
 
 
+@each(
+    ("name", "asked", "near"),
+    [
+        ("batch-divides", {"dp": 4, "micro_batch_size": 3}, "the global batch of 16; 12 would"),
+        ("batch-divides", {"dp": 8, "micro_batch_size": 3}, "the global batch of 16; 24 would"),
+        ("experts-fold", {"tp": 2, "cp": 2, "dp": 2, "ep": 5}, "the tp 2 x cp 2 x dp 2 ranks of a stage; 4 and 8 do"),
+    ],
+)
+def test_a_refusal_names_the_nearest_of_a_product_of_degrees(name, asked, near):
+    rule = next(rule for rule in RULES if rule.name == name)
+    assert sentence(rule, strategies(**asked).row(0), EVEN).endswith(near)
+
+
 @each("rule", RULES, ids=IDS)
 def test_a_rule_answers_for_columns_that_broadcast(rule):
     scenario, accepted, refused = PAIRS[rule.name]

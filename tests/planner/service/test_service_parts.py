@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from planner import PlanRequest, plan
+from planner import PlanRequest, api, plan
 from planner.cli import main
 from planner.service.answers import answer
 from planner.service.app import Refused, _answered, _for_hosts, log_exhaustion_once
@@ -156,6 +156,14 @@ def test_time_is_bounded_and_out_of_it_has_its_code(limit):
         "message": json.loads(document)["error"]["message"],
         "exit_code": 4,
     }
+
+
+@each(("kind", "share"), [("plan", 1.0), ("predict", 1.0), ("why-not", 0.5)])
+def test_a_question_of_two_searches_gives_each_half_of_the_service_s_time(kind, share, monkeypatch):
+    asked = []
+    monkeypatch.setattr(api, kind.replace("-", "_"), lambda request: asked.append(request) or request)
+    answer(kind, json.dumps(SMALL).encode(), 30.0)
+    assert asked[0].time_limit == 30.0 * share
 
 
 def test_fields_that_an_error_offers_are_not_what_it_is_about():

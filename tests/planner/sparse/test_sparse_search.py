@@ -140,6 +140,12 @@ def test_a_refusal_says_what_is_out_of_reach_and_the_nearest_that_is_not(asked, 
     assert near in found.nearest.text
 
 
+def test_tables_that_no_node_has_room_for_have_no_copies():
+    cluster, large = SparseCluster(name="toys", groups=(a_group(),)), a_model(rows=(1.2e9,))
+    found = answered(SparseRequest(model=large, cluster=cluster, mode="geo", min_throughput=1.0))
+    assert found.reason == "geo mode needs a copy of all tables on every worker: 91.2 GB, and a node has 25.6 GB"
+
+
 def test_a_search_for_the_most_tells_every_plan_and_what_is_out_of_reach():
     told = []
     best = fastest(layout(a_scenario()), Limits(0.0), budget=Budget(), report=lambda *plan: told.append(plan))
