@@ -64,8 +64,9 @@ def test_they_are_made_anew_for_one_micro_batch_without_buckets(axes, fresh):
 
 
 @pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.FULL])
-def test_a_strategy_fits_by_its_limit_where_it_fits_by_its_peak(recompute):
-    row, scenario = strategies(**ALONE, recompute=int(recompute)), anew()
+@pytest.mark.parametrize("micro_batch", [1, 16])
+def test_a_strategy_fits_by_its_limit_where_it_fits_by_its_peak(recompute, micro_batch):
+    row, scenario = strategies(**ALONE | {"micro_batch_size": micro_batch, "recompute": int(recompute)}), anew()
     found = peak(row, scenario)
     room = memory_limit(scenario, row) - device_limit(scenario, row)
     assert room == pytest.approx(found.late)

@@ -226,6 +226,12 @@ def test_a_stack_may_shard_parameters_in_pipelines_whose_stages_hold_one_piece(z
     assert rule.passes(columns({"pp": 2, "zero_stage": zero_stage, "schedule": schedule}), scenario) == accepted
 
 
+def test_a_framework_that_balances_layers_has_a_stage_more_for_each_end():
+    (rule,) = (rule for rule in RULES if rule.name == "layers")
+    scenario = toy_scenario(stack=toy_stack(stage_cut="balanced", uneven_stages=True, ends_as_layers=True))
+    assert rule.passes({"pp": np.arange(8, 12)}, scenario).tolist() == [True, True, True, False]
+
+
 @each("rule", RULES, ids=IDS)
 def test_a_rule_reads_no_more_than_it_says(rule):
     scenario, accepted, refused = PAIRS[rule.name]

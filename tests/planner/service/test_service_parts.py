@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from planner import PlanRequest, api, plan
 from planner.cli import main
+from planner.service import pool as pools
 from planner.service.answers import answer
 from planner.service.app import Refused, _answered, _for_hosts, log_exhaustion_once
 from planner.service.guard import names_only
@@ -121,6 +122,7 @@ def test_no_more_questions_wait_for_a_worker_than_may(waiting):
         ("another-example.org", "*.example.org", False),
         ("anything", "*", True),
         ("mine:1", "mine", True),
+        ("wine", "mine", False),
         ("[::1]:8642", "::1", True),
     ],
 )
@@ -145,6 +147,30 @@ def test_an_answer_is_remembered_until_others_come_and_an_error_is_not():
 
     asyncio.run(answers(b"1", b"1", b"1", b"2", b"2", b"1"))
     assert asked == [b"1", b"1", b"2", b"1"]
+
+
+def test_a_process_that_has_answered_its_tasks_is_replaced(monkeypatch):
+    started = []
+
+    async def begin(_pool, worker):
+        if worker.process is None:
+            started.append(worker)
+            worker.process, worker.answered = SimpleNamespace(kill=lambda: None, wait=_nothing), 0
+        return worker.process
+
+    async def _nothing(*_given):
+        return 200, b"{}"
+
+    monkeypatch.setattr(Pool, "_started", begin)
+    monkeypatch.setattr(pools, "_exchange", _nothing)
+
+    async def five():
+        asked = Pool(Settings(workers=1, tasks=2))
+        for _ in range(5):
+            await asked.ask("plan", b"{}")
+
+    asyncio.run(five())
+    assert len(started) == 3
 
 
 @pytest.mark.parametrize("limit", [1000, "1000", "20 min"])
@@ -222,6 +248,7 @@ def test_a_service_that_stops_without_descriptors_leaves_no_traceback(caplog):
     assert caplog.text == ""
     loop.call_exception_handler({"message": "another", "exception": ValueError("defect")})
     assert "defect" in caplog.text
+    assert "no connection" not in caplog.text
     loop.close()
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from planner.trust.own_runs import (
     FACTORS,
+    WIDEST,
     by_shares,
     kept_share,
     learn,
@@ -44,6 +45,10 @@ def test_runs_that_contradict_each_other_ask_for_little():
     own = points(1).take(np.array([0, 0]))
     alike, apart = (taught(own, np.array(misses)) for misses in ([0.3, 0.3], [0.3, -0.3]))
     assert abs(apart.factors).max() < 0.5 * abs(alike.factors).max()
+
+
+def test_factors_stay_within_reason_whatever_runs_say():
+    assert taught(points(20), np.full(20, 50.0)).mean.max() == WIDEST
 
 
 def test_a_wild_run_counts_less():
