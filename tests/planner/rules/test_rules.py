@@ -216,14 +216,26 @@ def test_a_rule_accepts_one_strategy_and_refuses_another(rule):
     assert not np.any(rule.passes(columns(refused), scenario))
 
 
+FULLY = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3), zero3_in_pipelines=True))
+REPEATS = toy_scenario(model=toy_model(num_query_groups=4), stack=toy_stack(cp_kinds=CP_KINDS, repeats_key_values=True))
+LAST = {"vpp": 5, "schedule": INTERLEAVED, "recompute": Recompute.FULL, "vocabulary": 0}
+
+
 @each(
-    ("zero_stage", "schedule", "accepted"),
-    [(1, INTERLEAVED, True), (2, ONE_F_ONE_B, False), (3, ONE_F_ONE_B, True), (3, INTERLEAVED, False)],
+    ("name", "scenario", "row", "accepted"),
+    [
+        ("zero-pipeline", FULLY, {"pp": 2, "zero_stage": 1, "schedule": INTERLEAVED}, True),
+        ("zero-pipeline", FULLY, {"pp": 2, "zero_stage": 2, "schedule": ONE_F_ONE_B}, False),
+        ("zero-pipeline", FULLY, {"pp": 2, "zero_stage": 3, "schedule": ONE_F_ONE_B}, True),
+        ("zero-pipeline", FULLY, {"pp": 2, "zero_stage": 3, "schedule": INTERLEAVED}, False),
+        ("context-heads", REPEATS, {"tp": 2, "cp": 4, "cp_kind": A2A}, True),
+        ("ends-as-layers", ENDS, LAST | {"vocabulary": 1}, False),
+        ("ends-as-layers", ENDS, LAST | {"schedule": SCHEDULE_NAMES.index("zb-v")}, False),
+    ],
 )
-def test_a_stack_may_shard_parameters_in_pipelines_whose_stages_hold_one_piece(zero_stage, schedule, accepted):
-    scenario = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3), zero3_in_pipelines=True))
-    rule = next(rule for rule in RULES if rule.name == "zero-pipeline")
-    assert rule.passes(columns({"pp": 2, "zero_stage": zero_stage, "schedule": schedule}), scenario) == accepted
+def test_a_rule_with_several_conditions_asks_for_each(name, scenario, row, accepted):
+    (rule,) = (rule for rule in RULES if rule.name == name)
+    assert np.all(rule.passes(columns(row), scenario)) == accepted
 
 
 def test_a_framework_that_balances_layers_has_a_stage_more_for_each_end():
