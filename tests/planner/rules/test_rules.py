@@ -230,6 +230,9 @@ LAST = {"vpp": 5, "schedule": INTERLEAVED, "recompute": Recompute.FULL, "vocabul
         ("zero-pipeline", FULLY, {"pp": 2, "zero_stage": 3, "schedule": INTERLEAVED}, False),
         ("context-heads", REPEATS, {"tp": 2, "cp": 4, "cp_kind": A2A}, True),
         ("ends-as-layers", ENDS, LAST | {"vocabulary": 1}, False),
+        ("adapters-schedule", EVEN, {"schedule": ZB_1P}, True),
+        ("adapters-offload", EVEN, {"offload": OPTIMIZER}, True),
+        ("adapters-modules", EVEN, {"recompute_modules": LAYERNORM}, True),
         ("ends-as-layers", ENDS, LAST | {"schedule": SCHEDULE_NAMES.index("zb-v")}, False),
     ],
 )
