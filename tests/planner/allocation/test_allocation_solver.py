@@ -52,6 +52,12 @@ def drawn_to_wait(rng, jobs, groups, nodes, moments=4):
     return Options(job, group, taken, (late, weight * until), np.full(groups, nodes), Held(at, wanted, start, until))
 
 
+def test_only_sums_of_the_last_objective_are_told():
+    told, options = [], drawn_to_wait(np.random.default_rng(0), 3, 1, 4)
+    found = solve(options, budget=Budget(), report=lambda cost, _bound: told.append(cost))
+    assert min(told) == pytest.approx(found.value)
+
+
 @pytest.mark.parametrize("unproved", [1, 2])
 def test_a_choice_is_proved_where_it_is_under_every_objective(unproved, monkeypatch):
     solved, calls = cp_model.CpSolver.solve, []
