@@ -69,6 +69,10 @@ def test_a_division_is_proved_and_within_the_groups(divided, goal):
     assert json.loads(found.to_json())["schema"] == "allocation/1"
 
 
+def test_a_job_may_name_one_count():
+    assert queue_of(queue(SMALL | {"gpus": 8})).jobs[0].gpus == (8,)
+
+
 def test_a_job_that_waits_costs_what_its_cheapest_place_will():
     points = [None, *(SimpleNamespace(dollars=dollars, seconds=10.0) for dollars in (5.0, 3.0))]
     assert COSTS["cost"](None, [Option(point, 0.0, 1.0, late=False) for point in points], 1.0) == [3.0, 5.0, 3.0]

@@ -165,6 +165,7 @@ def test_a_key_is_the_question_and_not_how_it_is_written():
         return key_of({"model": "22b", "gpus": 64} | fields, mode)
 
     assert key() == key(cluster="dgx-h100", stack="megatron-core", precision="bf16", seq_length=2048)
+    assert key() == key(global_batch_size=resolve(PlanRequest(model="22b", gpus=64)).scenario.global_batch_size)
     assert key() == key(**{"cluster.fabric.bandwidth": "1x"})
     assert key(**{"pins.tp": "4,8"}) == key(**{"pins.tp": "4, 8"})
     others = [
