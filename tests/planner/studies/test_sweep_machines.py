@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from hardware.catalogue import cluster
-from planner import PlanRequest, plan
+from planner import PlanRequest, plan, predict
 from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
@@ -184,3 +184,9 @@ def test_a_key_is_the_question_and_not_how_it_is_written():
         key(time_limit=1.0),
     ]
     assert len({key(), *others}) == len(others) + 1
+
+
+def test_the_memory_that_is_kept_of_a_plan_is_that_of_its_fullest_stage():
+    found = predict(PlanRequest(model="gpt3-1.3b", gpus=8, pins={"tp": 1, "pp": 2}))
+    totals = [stage.total for stage in found.memory_bytes]
+    assert kept_document(found)["peak_memory_bytes"] == max(totals) > min(totals)
