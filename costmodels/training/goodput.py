@@ -152,7 +152,7 @@ def expected_wall(work: Floats, *, stall: Floats, downtime: Seconds, rate: PerSe
         work: tau, seconds of training between checkpoints, shape (N,).
         stall: delta, seconds of a checkpoint, shape (N,).
         downtime: R, seconds from an interruption to the first new iteration.
-        rate: lambda, interruptions per second; 0 for none.
+        rate: lambda, interruptions per second, more than 0.
 
     Returns:
         Seconds, shape (N,).
@@ -163,8 +163,6 @@ def expected_wall(work: Floats, *, stall: Floats, downtime: Seconds, rate: PerSe
     >>> float(expected_wall(np.array(3600.0), stall=np.array(60.0), downtime=900.0, rate=1 / 86400.0).round(1))
     3777.8
     """
-    if not rate:
-        return work + stall
     return np.asarray(np.exp(rate * downtime) * np.expm1(rate * (work + stall)) / rate)
 
 

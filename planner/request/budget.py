@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -47,12 +48,10 @@ _start_up = [0.0]
 
 def count_start_up() -> None:
     """Let the time limits of this process count how long it took to start, where the system says so."""
-    try:
+    with suppress(OSError, ValueError, IndexError, AttributeError):  # no Linux
         said = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         begun = int(said[_STARTED]) / os.sysconf("SC_CLK_TCK")
         _start_up[0] = time.perf_counter() - max(time.clock_gettime(time.CLOCK_BOOTTIME) - begun, 0.0)
-    except (OSError, ValueError, IndexError, AttributeError):  # no Linux
-        _start_up[0] = 0.0
 
 
 class Budget:

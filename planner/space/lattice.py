@@ -232,7 +232,7 @@ def axes_of(scenario: Scenario, pins: Mapping[str, Pin]) -> dict[str, NDArray[An
         "cp_kind": sorted({0, *(CP_KINDS.index(kind) for kind in context_kinds(scenario))}),
         "micro_batch_size": [d for d in divisors(scenario.global_batch_size) if d <= LARGEST_MICRO_BATCH],
         "vpp": sorted({1, *_chunks(stack.supports.schedules, chunks)}),
-        "schedule": [SCHEDULE_NAMES.index(name) for name in stack.supports.schedules if name in SCHEDULE_NAMES],
+        "schedule": [SCHEDULE_NAMES.index(name) for name in stack.supports.schedules],
         "sequence_parallel": [0, 1],
         "ep": divisors(model.moe.num_experts) if model.moe else [1],
         "etp": [1, 2, 4, 8] if model.moe else [1],

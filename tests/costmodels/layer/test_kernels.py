@@ -43,6 +43,13 @@ def test_kernels_of_a_dense_layer_multiply_its_weights_and_pairs():
     assert core.flops.forward * rows.tp == pytest.approx(pairs * tokens)
 
 
+def test_the_products_of_a_backward_pass_move_what_two_of_the_forward_pass_do():
+    kernels = layer_kernels(strategies(tp=np.array([1, 2])), toy_scenario(), DENSE)
+    products = [kernel for kernel in kernels if kernel.kind == "product"]
+    forward, backward = (summed(products, "traffic", way) for way in ("forward", "backward"))
+    assert backward == pytest.approx(2.0 * forward)
+
+
 @given(scenario=drawn_scenarios())
 @settings(deadline=None)
 def test_no_kernel_reaches_beyond_the_roofs(scenario):

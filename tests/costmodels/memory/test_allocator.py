@@ -94,8 +94,8 @@ LARGEST = 2 * TOKENS * 4 * HIDDEN
 """Bytes that the first matrix of a toy layer returns."""
 
 
-def listed(scenario, *, parameters, optimizer=0.0, last=False):
-    rows = strategies(dp=4, zero_stage=[0, 1, 1], sharding_degree=[1, 1, 4])
+def listed(scenario, *, parameters, optimizer=0.0, last=False, tp=1):
+    rows = strategies(tp=tp, dp=4, zero_stage=[0, 1, 1], sharding_degree=[1, 1, 4])
     return gather_list_bytes(rows, scenario, parameters=parameters, optimizer=optimizer, last=last).tolist()
 
 
@@ -103,6 +103,7 @@ def test_a_gather_into_a_list_takes_what_no_block_of_an_activation_has_room_for(
     listing = toy_scenario(stack=toy_stack(parameter_exchange="listed", optimizer_bytes=12))
     fits, flat, pieces = 0.5 * LARGEST, 0.75 * LARGEST, 4 * LARGEST
     assert listed(listing, parameters=fits) == [0.0, 0.0, 0.0]
+    assert listed(listing, parameters=fits, tp=4) == [0.0, 0.0, 2 * fits]  # blocks are as large as a rank's part
     assert listed(listing, parameters=flat) == [0.0, 0.0, 2 * flat]
     assert listed(listing, parameters=pieces) == [0.0, 0.0, (2 + 2 + 2 / 4) * pieces]  # flat, all ranks' and its own
     assert listed(listing, parameters=flat, optimizer=12.0) == [0.0, 0.0, 2 * flat - 8.0]  # moments took as much

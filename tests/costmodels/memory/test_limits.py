@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from costmodels.layout.split import Assignment
-from costmodels.memory.limits import device_limit, fresh_gradients, memory_limit, needed_bytes
+from costmodels.memory.limits import device_limit, fresh_gradients, late_bytes, memory_limit, needed_bytes
+from costmodels.memory.peaks import step_bytes
 from costmodels.names import Recompute
 from costmodels.pricing import price_strategy, row_assignment
 from costmodels.strategy import strategies
-from tests.scenarios import toy_scenario
+from tests.scenarios import toy_model, toy_scenario, with_experts
 
 SCENARIO = toy_scenario()
 ALONE = {"tp": 8, "sequence_parallel": 1, "micro_batch_size": 16, "num_microbatches": 1}
@@ -64,11 +65,21 @@ def test_they_are_made_anew_for_one_micro_batch_without_buckets(axes, fresh):
 
 
 @pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.FULL])
-def test_a_strategy_fits_by_its_limit_where_it_fits_by_its_peak(recompute):
-    row, scenario = strategies(**ALONE, recompute=int(recompute)), anew()
+@pytest.mark.parametrize("micro_batch", [1, 16])
+@pytest.mark.parametrize("of", [SCENARIO, toy_scenario(model=with_experts(toy_model()))], ids=["dense", "experts"])
+def test_a_strategy_fits_by_its_limit_where_it_fits_by_its_peak(recompute, micro_batch, of):
+    row, scenario = strategies(**ALONE | {"micro_batch_size": micro_batch, "recompute": int(recompute)}), anew(of)
     found = peak(row, scenario)
     room = memory_limit(scenario, row) - device_limit(scenario, row)
     assert room == pytest.approx(found.late)
+
+
+def test_what_the_step_takes_is_room_that_late_gradients_have_not():
+    row, scenario = strategies(**ALONE), anew(**{"gradients.gradient_bytes": 2, "gradients.flattened_copy": True})
+    step = step_bytes(row, scenario)
+    assert step > 0
+    late = late_bytes(row, scenario, kept=np.array([1000.0]), parameters=np.array([10.0]), gradients=np.array([2000.0]))
+    assert late == 1000.0 - 10.0 * step
 
 
 def test_every_split_of_a_strategy_that_recomputes_some_layers_has_the_room_of_its_limit():

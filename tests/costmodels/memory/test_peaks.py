@@ -10,10 +10,20 @@ from costmodels.memory.states import state_bytes
 from costmodels.names import Recompute
 from costmodels.strategy import strategies
 from tests.each import each
-from tests.scenarios import ONE_F_ONE_B, toy_device, toy_group, toy_model, toy_scenario, toy_stack
+from tests.scenarios import (
+    ONE_F_ONE_B,
+    toy_device,
+    toy_group,
+    toy_hybrid,
+    toy_model,
+    toy_scenario,
+    toy_stack,
+    with_experts,
+)
 
 T, H, F, V = 1024, 1024, 4096, 8192
 GATED = {"gated_ffn": True, "ffn_hidden_size": F}
+SHARED = {"num_shared_experts": 1, "shared_expert_ffn_hidden_size": 256}
 
 
 def test_behind_a_gated_activation_stand_its_two_gradients_less_what_it_let_go():
@@ -33,6 +43,13 @@ def test_a_gradient_that_is_made_anew_stands_beside_the_first_matrix():
     kept = standing_bytes(strategies(tp=2), idle) - standing_bytes(strategies(tp=2), anew)
     assert kept == pytest.approx(2 * shapes / 2)
     assert standing_bytes(strategies(), anew) == WORKSPACES
+
+
+def test_experts_that_every_token_meets_have_idle_gradients_of_their_own():
+    models = (with_experts(toy_model(**GATED), **sizes) for sizes in ({}, SHARED))
+    few, more = (toy_scenario(model=model, stack=toy_stack(dummy_gradients=True)) for model in models)
+    rows = strategies(tp=2)
+    assert standing_bytes(rows, more) - standing_bytes(rows, few) == pytest.approx(2 * 3 * 256 * H / 2)
 
 
 def test_unfused_attention_holds_the_gradient_of_its_scores():
@@ -133,6 +150,14 @@ def test_operations_that_are_not_fused_keep_tensors_of_their_own(kept, width):
     fused, other = (toy_scenario(model=model, stack=toy_stack(saved_tensors=keeps)) for keeps in ((), (kept,)))
     rows = strategies()
     assert average_activation_bytes(rows, other) - average_activation_bytes(rows, fused) == pytest.approx(T * width)
+
+
+def test_a_layer_without_attention_keeps_none_of_its_tensors():
+    kept, rows = ("key-values", "rotated", "projected", "transposed"), strategies()
+    for groups in (2, 8):
+        model = toy_hybrid("M-M-", num_query_groups=groups).model_copy(update={"position": "rotary"})
+        fused, other = (toy_scenario(model=model, stack=toy_stack(saved_tensors=keeps)) for keeps in ((), kept))
+        assert average_activation_bytes(rows, other) == average_activation_bytes(rows, fused)
 
 
 def test_keys_and_values_stay_beside_the_projection_of_as_many_queries():

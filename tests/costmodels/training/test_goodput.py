@@ -20,6 +20,7 @@ from costmodels.training.goodput import (
     effective_share,
     expected_wall,
     failure_rate,
+    move_seconds,
     stall_seconds,
     startup_seconds,
     upkeep,
@@ -123,6 +124,12 @@ def test_process_groups_formed_in_order_take_half_a_minute_on_ten_thousand_gpus(
     assert startup_seconds(12288, "tcpstore") > 3600.0
 
 
+def test_a_move_writes_a_checkpoint_and_reads_it_back_around_a_restart():
+    scenario, stability = a_scenario(), Stability(storage="100 GB/s", restart="5 min", startup="tcpstore")
+    expected = 2 * checkpoint_bytes(scenario) / 100e9 + 300.0 + startup_seconds(12288, "tcpstore")
+    assert move_seconds(scenario, stability) == pytest.approx(expected)
+
+
 def test_a_checkpoint_of_bloom_holds_13_to_14_bytes_per_parameter():
     scenario = a_scenario("bloom-176b", "jean-zay-a100", 384)
     assert checkpoint_bytes(scenario) == pytest.approx(2.3e12, rel=0.08)
@@ -154,6 +161,18 @@ def test_without_failures_nothing_is_checkpointed_and_nothing_lost():
     assert (found.effective, found.interval, found.spare_nodes) == (1.0, math.inf, 0)
 
 
+@pytest.mark.parametrize(("checkpoint", "written"), [("sync", 0.0), ("async", 1.0)])
+def test_work_is_lost_back_to_the_last_checkpoint_that_storage_has_whole(checkpoint, written):
+    scenario, often = a_scenario(), {"failure": "1 per 5000 h", "interval": "1 h", "straggler_nodes": 0.0}
+    found = upkeep(a_row(192), scenario, Stability(**often, checkpoint=checkpoint, storage="100 GB/s"))
+    seconds = checkpoint_bytes(scenario) / 100e9
+    assert (found.checkpoint_stall == pytest.approx(seconds)) == (checkpoint == "sync")
+    lost = found.downtime + written * seconds
+    rate, stall = 1.0 / found.mean_time_between_failures, np.array([found.checkpoint_stall])
+    wall = expected_wall(np.array([3600.0]), stall=stall, downtime=lost, rate=rate)
+    assert found.effective == pytest.approx(3600.0 / wall[0])
+
+
 def test_a_given_interval_costs_its_checkpoints_even_without_failures():
     given_one = Stability(failure="0 /s", checkpoint="sync", interval="1 h")
     found = upkeep(a_row(192), a_scenario(), given_one)
@@ -180,3 +199,7 @@ def test_the_stretch_is_that_of_the_whole_reckoning_over_one_without_stalls():
     free = replace(scenario, group=scenario.group.model_copy(update={"host_link": 1e17}))
     expected = upkeep(row, free, stability).effective / upkeep(row, slow, stability).effective
     assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_stall_that_is_the_same_for_all_strategies_stretches_none():
+    assert wall_stretch(a_row(192), a_scenario(), Stability(checkpoint="sync")) == 1.0

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from click.testing import CliRunner
 
 from planner import PlanRequest, plan
 from planner.allocation import curves
-from planner.allocation.allocate import allocate
+from planner.allocation.allocate import COSTS, allocate
 from planner.allocation.curves import best_point, placements
 from planner.allocation.document import in_words
 from planner.allocation.options import Option, options_of
@@ -66,6 +67,15 @@ def test_a_division_is_proved_and_within_the_groups(divided, goal):
         assert sum(at.gpus for at in mine) == group.used <= group.gpus
         assert all(at.gpus == at.nodes * 8 for at in mine)
     assert json.loads(found.to_json())["schema"] == "allocation/1"
+
+
+def test_a_job_may_name_one_count():
+    assert queue_of(queue(SMALL | {"gpus": 8})).jobs[0].gpus == (8,)
+
+
+def test_a_job_that_waits_costs_what_its_cheapest_place_will():
+    points = [None, *(SimpleNamespace(dollars=dollars, seconds=10.0) for dollars in (5.0, 3.0))]
+    assert COSTS["cost"](None, [Option(point, 0.0, 1.0, late=False) for point in points], 1.0) == [3.0, 5.0, 3.0]
 
 
 def test_the_objectives_want_different_things(divided):
@@ -250,6 +260,7 @@ WRONG = [
     (queue(SMALL | {"prioritty": 1}), "job j0: there is no field 'prioritty'; did you mean priority?"),
     (queue(SMALL | {"tp": 8}), "job j0: there is no field 'tp'; it belongs under [jobs.pins]: tp = ..."),
     (queue(SMALL | {"zero": 1}), "job j0: there is no field 'zero'; it belongs under [jobs.pins]: zero_stage = ..."),
+    (queue(SMALL | {"top": 3}), "job j0: there is no field 'top'"),
     (queue(SMALL | {"time_limit": "9 s"}), "job j0: there is no field 'time_limit'; it belongs to the whole queue"),
     (
         queue(SMALL | {"global_batch": 8, "global_batch_size": 8}),

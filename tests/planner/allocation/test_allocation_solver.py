@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ortools.sat.python import cp_model
 
 from planner.allocation.solver import Held, Options, solve
 from planner.request.budget import SEARCH, Budget
@@ -49,6 +50,26 @@ def drawn_to_wait(rng, jobs, groups, nodes, moments=4):
     weight = rng.uniform(0.5, 3.0, jobs)[job]
     late = np.where(until > 5.0, weight, 0.0)
     return Options(job, group, taken, (late, weight * until), np.full(groups, nodes), Held(at, wanted, start, until))
+
+
+def test_only_sums_of_the_last_objective_are_told():
+    told, options = [], drawn_to_wait(np.random.default_rng(0), 3, 1, 4)
+    found = solve(options, budget=Budget(), report=lambda cost, _bound: told.append(cost))
+    assert min(told) == pytest.approx(found.value)
+
+
+@pytest.mark.parametrize("unproved", [1, 2])
+def test_a_choice_is_proved_where_it_is_under_every_objective(unproved, monkeypatch):
+    solved, calls = cp_model.CpSolver.solve, []
+
+    def stopped(solver, *given):
+        status = solved(solver, *given)
+        calls.append(status)
+        return cp_model.FEASIBLE if len(calls) == unproved else status
+
+    monkeypatch.setattr(cp_model.CpSolver, "solve", stopped)
+    assert not solve(drawn_to_wait(np.random.default_rng(0), 2, 1, 4), budget=Budget()).proved
+    assert len(calls) == 2
 
 
 @settings(max_examples=40, deadline=None)

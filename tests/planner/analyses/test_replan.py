@@ -71,6 +71,13 @@ def test_a_replica_that_joins_gets_its_weights_and_its_share_of_the_states():
     assert found.lost_bytes == 0
 
 
+def test_a_move_takes_as_long_as_the_device_that_receives_most_on_the_outermost_network():
+    found, tier = moved(layout(2, 4, 1, zero=0), layout(2, 4, 2, zero=0)), scenario(16).group.tiers[-1]
+    assert found.most_bytes >= (WEIGHTS + STATES) / 8
+    rate = tier.link.bandwidth * tier.link.point_to_point / tier.oversubscription
+    assert found.fabric_seconds == pytest.approx(found.most_bytes / rate)
+
+
 def test_half_the_tensor_ranks_hold_half_of_what_they_need():
     found = moved(layout(tp=8), layout(tp=4, dp=2, zero=0))
     assert found.weight_bytes == pytest.approx(WEIGHTS)  # 8 devices each hold 1/8 and need 1/4

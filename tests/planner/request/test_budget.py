@@ -15,6 +15,7 @@ from planner import PlanRequest, plan
 from planner.answer.text import NOT_KNOWN
 from planner.api import answers
 from planner.explain import why_not
+from planner.request import budget as budgets
 from planner.request.budget import BEGUN, Budget
 from planner.search import best_first
 from planner.search.question import resolve_search
@@ -48,7 +49,21 @@ def test_effort_that_is_spent_ends_a_search_and_time_does_not(monkeypatch):
     assert not budget.spent()
     assert budget.seconds == math.inf
     budget.spend(3.0)
-    assert budget.spent()
+    assert (budget.spent(), budget.late) == (True, False)
+
+
+def test_a_time_limit_counts_from_the_start_of_the_command_s_process_where_that_is_known(monkeypatch):
+    monkeypatch.setattr(time, "perf_counter", lambda: 100.0)
+    monkeypatch.setattr(budgets, "_start_up", [99.0])
+    budget = Budget(2.0)
+    assert (budget.seconds, budget.elapsed) == (pytest.approx(2.0 * BEGUN - 1.0), 0.0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux says when a process started")
+def test_the_start_of_the_process_is_read_from_the_system(monkeypatch):
+    monkeypatch.setattr(budgets, "_start_up", [0.0])
+    budgets.count_start_up()
+    assert 0.1 < time.perf_counter() - budgets._start_up[0] < time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def test_a_time_limit_counts_in_place_of_the_effort(monkeypatch):

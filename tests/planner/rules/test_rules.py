@@ -156,7 +156,7 @@ PAIRS = {
         {"zero_stage": 2, "sharding_degree": 1, "offload": OPTIMIZER},
         {"zero_stage": 2, "sharding_degree": 1, "offload": 0},
     ),
-    "sharding-divides": (EVEN, {"dp": 4, "cp": 2, "sharding_degree": 8}, {"dp": 4, "cp": 2, "sharding_degree": 3}),
+    "sharding-divides": (EVEN, {"dp": 4, "cp": 2, "sharding_degree": 8}, {"dp": 4, "cp": 2, "sharding_degree": 5}),
     "stack-zero": (BARE, {"zero_stage": 1}, {"zero_stage": 3}),
     "modules-selective": (
         NAMED_MODULES,
@@ -216,6 +216,37 @@ def test_a_rule_accepts_one_strategy_and_refuses_another(rule):
     assert not np.any(rule.passes(columns(refused), scenario))
 
 
+FULLY = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2, 3), zero3_in_pipelines=True))
+REPEATS = toy_scenario(model=toy_model(num_query_groups=4), stack=toy_stack(cp_kinds=CP_KINDS, repeats_key_values=True))
+LAST = {"vpp": 5, "schedule": INTERLEAVED, "recompute": Recompute.FULL, "vocabulary": 0}
+
+
+@each(
+    ("name", "scenario", "row", "accepted"),
+    [
+        ("zero-pipeline", FULLY, {"pp": 2, "zero_stage": 1, "schedule": INTERLEAVED}, True),
+        ("zero-pipeline", FULLY, {"pp": 2, "zero_stage": 2, "schedule": ONE_F_ONE_B}, False),
+        ("zero-pipeline", FULLY, {"pp": 2, "zero_stage": 3, "schedule": ONE_F_ONE_B}, True),
+        ("zero-pipeline", FULLY, {"pp": 2, "zero_stage": 3, "schedule": INTERLEAVED}, False),
+        ("context-heads", REPEATS, {"tp": 2, "cp": 4, "cp_kind": A2A}, True),
+        ("ends-as-layers", ENDS, LAST | {"vocabulary": 1}, False),
+        ("adapters-schedule", EVEN, {"schedule": ZB_1P}, True),
+        ("adapters-offload", EVEN, {"offload": OPTIMIZER}, True),
+        ("adapters-modules", EVEN, {"recompute_modules": LAYERNORM}, True),
+        ("ends-as-layers", ENDS, LAST | {"schedule": SCHEDULE_NAMES.index("zb-v")}, False),
+    ],
+)
+def test_a_rule_with_several_conditions_asks_for_each(name, scenario, row, accepted):
+    (rule,) = (rule for rule in RULES if rule.name == name)
+    assert np.all(rule.passes(columns(row), scenario)) == accepted
+
+
+def test_a_framework_that_balances_layers_has_a_stage_more_for_each_end():
+    (rule,) = (rule for rule in RULES if rule.name == "layers")
+    scenario = toy_scenario(stack=toy_stack(stage_cut="balanced", uneven_stages=True, ends_as_layers=True))
+    assert rule.passes({"pp": np.arange(8, 12)}, scenario).tolist() == [True, True, True, False]
+
+
 @each("rule", RULES, ids=IDS)
 def test_a_rule_reads_no_more_than_it_says(rule):
     scenario, accepted, refused = PAIRS[rule.name]
@@ -234,19 +265,38 @@ def test_a_refusal_is_one_sentence_with_the_numbers_of_the_row(rule):
     assert rule.source
 
 
-DEGREES = {"heads": "tp", "query-groups": "tp", "ffn": "tp", "experts-divide": "ep", "context-split": "cp"}
+DEGREES = {
+    "heads": "tp",
+    "query-groups": "tp",
+    "ffn": "tp",
+    "experts-divide": "ep",
+    "context-split": "cp",
+    "sharding-divides": "sharding_degree",
+}
 
 
 @pytest.mark.parametrize(("name", "axis"), DEGREES.items())
-def test_the_nearest_degrees_that_a_refusal_names_pass_its_rule_and_divide_the_gpus(name, axis):
+def test_a_refusal_names_the_nearest_degrees_that_pass_its_rule_and_divide_the_gpus(name, axis):
     scenario, _, refused = PAIRS[name]
     rule = next(rule for rule in RULES if rule.name == name)
     says = sentence(rule, strategies(**refused).row(0), scenario)
-    near = [int(word) for word in says.rpartition("; ")[2].split() if word.isdigit()]
-    assert near
-    for degree in near:
-        assert np.all(rule.passes(columns(refused | {axis: degree}), scenario))
-        assert scenario.gpus % degree == 0
+    degrees = np.flatnonzero(scenario.gpus % np.arange(1, scenario.gpus + 1) == 0) + 1
+    works = [degree for degree in degrees if np.all(rule.passes(columns(refused | {axis: degree}), scenario))]
+    below, above = ([one for one in works if (one > refused[axis]) == larger] for larger in (False, True))
+    assert [int(word) for word in says.rpartition("; ")[2].split() if word.isdigit()] == below[-1:] + above[:1]
+
+
+@each(
+    ("name", "asked", "near"),
+    [
+        ("batch-divides", {"dp": 4, "micro_batch_size": 3}, "the global batch of 16; 12 would"),
+        ("batch-divides", {"dp": 8, "micro_batch_size": 3}, "the global batch of 16; 24 would"),
+        ("experts-fold", {"tp": 2, "cp": 2, "dp": 2, "ep": 5}, "the tp 2 x cp 2 x dp 2 ranks of a stage; 4 and 8 do"),
+    ],
+)
+def test_a_refusal_names_the_nearest_of_a_product_of_degrees(name, asked, near):
+    rule = next(rule for rule in RULES if rule.name == name)
+    assert sentence(rule, strategies(**asked).row(0), EVEN).endswith(near)
 
 
 @each("rule", RULES, ids=IDS)

@@ -24,7 +24,7 @@ from planner.verify.check import verify
 from planner.verify.simulate import simulate
 from tests.drawn import drawn_groups, drawn_models, drawn_stacks
 from tests.planner.mixed_force import ON_GROUPS, brute_force, every_row
-from tests.scenarios import toy_link, toy_scenario
+from tests.scenarios import toy_group, toy_link, toy_scenario, toy_stack
 
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -87,6 +87,14 @@ def test_the_search_finds_what_trying_everything_finds(mixed, share, one_width):
     if outcome.best:
         assert outcome.best.iteration == pytest.approx(best, rel=1e-8)
         assert outcome.lower_bound == pytest.approx(best, rel=1e-8)
+
+
+@pytest.mark.parametrize("pins", [{}, {"recompute": "partial"}])
+def test_every_candidate_is_refused_by_one_rule_or_allowed(pins):
+    scenario = toy_scenario(stack=toy_stack(zero_stages=(0, 1, 2)))
+    space = build(mixed_of([toy_group()] * 2, (2, 4), scenario=scenario), parse_pins(pins), one_width=False)
+    allowed = int(space.allowed.sum()) * len(space.orders)
+    assert space.candidates == sum(refusal.count for refusal in space.refusals) + allowed
 
 
 @QUICK

@@ -17,6 +17,7 @@ from planner.search import best_first
 from planner.search.best_first import search
 from planner.search.core_bounds import core_bound, known_bound
 from planner.search.priced import price_cores
+from planner.search.split import solve_split
 from planner.space.lattice import build
 from planner.stages.from_strategies import assignment_of, least_peaks, problem_of, stage_bounds
 from planner.stages.solver import solve
@@ -82,6 +83,17 @@ def test_the_search_finds_uneven_and_partly_recomputed_stages(scenario, tightnes
     scenario = tightened(scenario, rows, tightness)
     pins = {"pp": pp, "micro_batch_size": 1, "zero_stage": "..1", "rank_order": "tp-cp-ep-dp-pp"}
     agree(found(scenario, pins), tried(rows, scenario))
+
+
+@pytest.mark.parametrize(("vocab_size", "batch"), [(16384, 5), (40960, 6)])
+def test_a_pipeline_that_is_the_fastest_only_under_an_uneven_split_is_found_however_little_it_gains(vocab_size, batch):
+    model, stack = toy_model(num_layers=32, vocab_size=vocab_size), toy_stack(uneven_stages=True)
+    scenario = toy_scenario(gpus=2, batch=batch, model=model, stack=stack)
+    kept = {"dp": 1, "cp": 1, "micro_batch_size": 1, "sequence_parallel": 0, "recompute": 0}
+    rows = every_row(scenario, keep=lambda row: all(row[axis] == value for axis, value in kept.items()))
+    outcome = found(scenario, kept | {"recompute": "none"})
+    agree(outcome, tried(rows, scenario))
+    assert len(set(outcome.best.assignment.layers)) == 2
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
@@ -227,6 +239,26 @@ def test_whatever_bounds_say_below_what_they_bound_the_search_finds_the_same(mon
         outcome = search(space, scenario, budget=Budget(), below=below)
         assert outcome.best.iteration == pytest.approx(fastest.min(), rel=1e-9)
         assert outcome.priced < len(place)
+
+
+def test_a_split_that_is_not_proved_leaves_the_search_without_a_proof(monkeypatch):
+    def unproved(one, scenario, **rest):
+        return replace(solve_split(one, scenario, **rest), proved=False, bound=0.0)
+
+    monkeypatch.setattr(best_first, "solve_split", unproved)
+    model, stack = toy_model(num_layers=16, vocab_size=40960), toy_stack(uneven_stages=True)
+    outcome = found(toy_scenario(gpus=2, batch=8, model=model, stack=stack), {"pp": 2})
+    assert outcome.solves > 0
+    assert (outcome.proved, outcome.lower_bound) == (False, 0.0)
+
+
+def test_a_search_among_some_cores_finds_the_best_of_these():
+    scenario = toy_scenario(gpus=2)
+    space = build(scenario, {})
+    some = np.flatnonzero(space.cores.pp == 2)
+    outcome = search(space, scenario, budget=Budget(), among=some)
+    assert outcome.best.row.pp[0] == 2
+    assert outcome.best.iteration == search(space.among(some), scenario, budget=Budget()).best.iteration
 
 
 def test_a_search_out_of_time_says_that_it_proved_nothing():

@@ -11,17 +11,20 @@ import socket
 import subprocess
 import sys
 import time
+from collections import OrderedDict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
-from planner import PlanRequest, plan
+from planner import PlanRequest, api, plan
 from planner.cli import main
+from planner.service import pool as pools
 from planner.service.answers import answer
-from planner.service.app import log_exhaustion_once
+from planner.service.app import Refused, _answered, _for_hosts, log_exhaustion_once
 from planner.service.guard import names_only
-from planner.service.pool import Pool, Settings, limit_of
+from planner.service.pool import Busy, Pool, Settings, limit_of
 from tests.each import each
 from tests.planner.service.test_service import HEAVY, SMALL, Served
 
@@ -98,6 +101,78 @@ def test_the_wait_for_a_worker_counts_in_a_question_s_limit(monkeypatch):
     assert (late[0], json.loads(late[1])["error"]["kind"]) == (422, "out-of-time")
 
 
+@pytest.mark.parametrize("waiting", [0, 2])
+def test_no_more_questions_wait_for_a_worker_than_may(waiting):
+    async def asked():
+        pool = Pool(Settings(workers=1, waiting=waiting))
+        await pool._free.get()
+        tasks = [asyncio.ensure_future(pool.ask("plan", b'{"time_limit": 0.05}')) for _ in range(waiting + 1)]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    *others, last = asyncio.run(asked())
+    assert isinstance(last, Busy)
+    assert [status for status, _ in others] == [422] * waiting
+
+
+@each(
+    ("host", "allowed", "served"),
+    [
+        ("a.example.org:8642", "*.example.org", True),
+        ("example.org", "*.example.org", False),
+        ("another-example.org", "*.example.org", False),
+        ("anything", "*", True),
+        ("mine:1", "mine", True),
+        ("wine", "mine", False),
+        ("[::1]:8642", "::1", True),
+    ],
+)
+def test_a_request_is_for_a_host_that_is_named_or_below_one_that_is(host, allowed, served):
+    check = _for_hosts((allowed,)).dependency(SimpleNamespace(headers={"host": host}))
+    with contextlib.nullcontext() if served else pytest.raises(Refused):
+        asyncio.run(check)
+
+
+def test_an_answer_is_remembered_until_others_come_and_an_error_is_not():
+    asked = []
+
+    async def ask(_kind, body):
+        asked.append(body)
+        return 422 if len(asked) == 1 else 200, b"{}"
+
+    async def answers(*bodies):
+        pool = SimpleNamespace(settings=Settings(remembered=1), ask=ask)
+        known, open_client = OrderedDict(), SimpleNamespace(receive=asyncio.Event().wait)
+        for body in bodies:
+            await _answered(pool, known, "plan", body, open_client)
+
+    asyncio.run(answers(b"1", b"1", b"1", b"2", b"2", b"1"))
+    assert asked == [b"1", b"1", b"2", b"1"]
+
+
+def test_a_process_that_has_answered_its_tasks_is_replaced(monkeypatch):
+    started = []
+
+    async def begin(_pool, worker):
+        if worker.process is None:
+            started.append(worker)
+            worker.process, worker.answered = SimpleNamespace(kill=lambda: None, wait=_nothing), 0
+        return worker.process
+
+    async def _nothing(*_given):
+        return 200, b"{}"
+
+    monkeypatch.setattr(Pool, "_started", begin)
+    monkeypatch.setattr(pools, "_exchange", _nothing)
+
+    async def five():
+        asked = Pool(Settings(workers=1, tasks=2))
+        for _ in range(5):
+            await asked.ask("plan", b"{}")
+
+    asyncio.run(five())
+    assert len(started) == 3
+
+
 @pytest.mark.parametrize("limit", [1000, "1000", "20 min"])
 def test_time_is_bounded_and_out_of_it_has_its_code(limit):
     status, document = answer("plan", json.dumps(HEAVY | {"time_limit": limit}).encode(), 1e-6)
@@ -107,6 +182,14 @@ def test_time_is_bounded_and_out_of_it_has_its_code(limit):
         "message": json.loads(document)["error"]["message"],
         "exit_code": 4,
     }
+
+
+@each(("kind", "share"), [("plan", 1.0), ("predict", 1.0), ("why-not", 0.5)])
+def test_a_question_of_two_searches_gives_each_half_of_the_service_s_time(kind, share, monkeypatch):
+    asked = []
+    monkeypatch.setattr(api, kind.replace("-", "_"), lambda request: asked.append(request) or request)
+    answer(kind, json.dumps(SMALL).encode(), 30.0)
+    assert asked[0].time_limit == 30.0 * share
 
 
 def test_fields_that_an_error_offers_are_not_what_it_is_about():
@@ -165,6 +248,7 @@ def test_a_service_that_stops_without_descriptors_leaves_no_traceback(caplog):
     assert caplog.text == ""
     loop.call_exception_handler({"message": "another", "exception": ValueError("defect")})
     assert "defect" in caplog.text
+    assert "no connection" not in caplog.text
     loop.close()
 
 

@@ -102,8 +102,17 @@ def test_the_least_memory_is_of_even_splits_where_layers_are_unlike():
     unlike = scope(model="nemotron-h-8b", objective="memory")
     assert "with layers split evenly over the stages" in unlike
     assert "with layers split evenly over the stages" not in scope(objective="memory")
+    assert not any("split evenly" in said for said in scope(model="nemotron-h-8b", objective="memory", pins={"pp": 1}))
     assert "with all layers recomputed or none" in scope(objective="memory")
     assert "with all layers recomputed or none" not in scope()
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_the_least_memory_is_of_even_splits_where_stages_that_may_differ_hold_two_pieces(uneven):
+    stack = toy_stack(schedules=("none", "dualpipe"), uneven_stages=uneven)
+    asked = {"model": toy_model(), "cluster": toy_cluster(), "stack": stack, "gpus": 8, "global_batch_size": 16}
+    said = plan(PlanRequest(**asked, objective="memory", reasons=False)).proof.scope
+    assert ("with layers split evenly where stages hold two pieces of the model" in said) == uneven
 
 
 def test_several_node_groups_leave_out_what_one_does_but_name_what_they_lack():

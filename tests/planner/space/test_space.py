@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -48,6 +49,14 @@ def all_rows(space):
 
 def keys(rows):
     return sorted(tuple(rows.row(i)[axis] for axis in AXES) for i in range(len(rows)))
+
+
+def test_a_lattice_of_which_some_was_left_out_is_the_same_as_no_other():
+    whole = built(toy_scenario())
+    part = replace(whole, outline=whole.cores)
+    assert whole.same(built(toy_scenario()))
+    assert not whole.same(part)
+    assert not part.same(whole)
 
 
 @settings(max_examples=50, deadline=None)

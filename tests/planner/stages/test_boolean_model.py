@@ -1,5 +1,6 @@
 """Every constraint of the solver's model alone, against all assignments of its switches."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -102,3 +103,18 @@ def test_the_cost_of_a_split_is_that_of_its_switches(parts):
         solver.parameters.num_workers = 1
         assert solver.solve(model) == cp_model.OPTIMAL
         assert round(solver.objective_value) == scale.cost(split, table)
+
+
+@pytest.mark.parametrize("vpp", [1, 2])
+def test_a_cost_stands_for_the_objective_rounded_down(vpp):
+    """Where stages differ in what a layer takes, as they do over several node groups."""
+    problem = replace(tight(0, 2), vpp=vpp, layer_seconds=(0.010, 0.013), recompute_seconds=(0.003, 0.004))
+    table = stage_table(problem)
+    fewest, most = problem.num_layers - int(table.most[1]), int(table.most[0])
+    splits = [split_of(problem, table, np.array([n, problem.num_layers - n])) for n in range(fewest, most + 1, 5)]
+    values = np.array([objective(problem, split) for split in splits])
+    scale = scale_of(problem, table, ceiling=values.min())
+    said = np.array([scale.seconds(scale.cost(split, table)) for split in splits])
+    assert (said <= values * (1 + 1e-14)).all()
+    assert said == pytest.approx(values, rel=1e-7)
+    assert len(splits) > 2

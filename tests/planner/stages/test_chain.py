@@ -22,6 +22,7 @@ from planner.search.core_bounds import core_bound
 from planner.search.priced import price_cores
 from planner.search.split import best_split, given_split
 from planner.space.lattice import build
+from planner.stages.chain import solve_chain
 from planner.stages.from_strategies import assignment_of, least_peaks, problem_of, stage_bounds
 from planner.stages.problem import SliceCosts, StageProblem
 from planner.stages.solver import solve
@@ -153,6 +154,37 @@ def test_a_hint_changes_no_answer_but_is_kept_where_it_is_as_good(problem, chanc
     hint = [int(n) for n in np.diff([0, *cuts, problem.num_layers])]
     assert solve(problem, hint=hint).objective_seconds == pytest.approx(best[0], rel=1e-9)
     assert solve(problem, hint=best[1]).layers == best[1]
+
+
+def test_a_search_for_a_split_that_is_cut_off_claims_no_more_than_it_has_ruled_out():
+    draw, none, shape = np.random.default_rng(68), (0.0,) * 4, (1, 20)
+    costs = SliceCosts(
+        seconds=draw.choice([1.0, 2.0, 5.0], shape),
+        recompute_seconds=draw.uniform(0.1, 2.0, shape),
+        state_bytes=np.zeros(shape),
+        activation_bytes=draw.uniform(2.0, 4.0, (4, 20)),
+        checkpoint_bytes=np.zeros((4, 20)),
+    )
+    problem = StageProblem(
+        num_layers=20,
+        num_stages=4,
+        vpp=1,
+        num_microbatches=2,
+        layer_seconds=1.0,
+        recompute_seconds=1.0,
+        extra_seconds=none,
+        memory_limit=8.0,
+        fixed_bytes=none,
+        layer_bytes=0.0,
+        activation_bytes=none,
+        checkpoint_bytes=none,
+        recompute="free",
+        uneven=True,
+        slices=costs,
+    )
+    best, *cut_off = (solve_chain(problem, budget=Budget(effort=effort)) for effort in (100.0, 5.0, 10.0))
+    assert best.bound == best.objective
+    assert all(one.bound <= best.objective <= one.objective for one in cut_off)
 
 
 def test_equal_stages_are_chosen_where_nothing_speaks_against_them():

@@ -72,7 +72,7 @@ def problems(draw, *, memory=True):
     return StageProblem(
         num_layers=num_layers,
         num_stages=p,
-        vpp=draw(st.sampled_from([1, 1, 1, 2])),
+        vpp=draw(st.sampled_from([1, 1, 2, 4])),
         num_microbatches=draw(st.integers(1, 6)),
         layer_seconds=draw(st.integers(1, 20)) / 10,
         recompute_seconds=draw(tenths),

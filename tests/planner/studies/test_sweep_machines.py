@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from hardware.catalogue import cluster
-from planner import PlanRequest, plan
+from planner import PlanRequest, plan, predict
 from planner.errors import BadRequest
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
@@ -165,6 +165,7 @@ def test_a_key_is_the_question_and_not_how_it_is_written():
         return key_of({"model": "22b", "gpus": 64} | fields, mode)
 
     assert key() == key(cluster="dgx-h100", stack="megatron-core", precision="bf16", seq_length=2048)
+    assert key() == key(global_batch_size=resolve(PlanRequest(model="22b", gpus=64)).scenario.global_batch_size)
     assert key() == key(**{"cluster.fabric.bandwidth": "1x"})
     assert key(**{"pins.tp": "4,8"}) == key(**{"pins.tp": "4, 8"})
     others = [
@@ -175,8 +176,17 @@ def test_a_key_is_the_question_and_not_how_it_is_written():
         key(objective="memory"),
         key(stability={"spare_nodes": 1}),
         key(global_batch_size=64),
+        key(seq_length=4096),
+        key(seq_length=4096, global_batch_size=64),
+        key(tokens=10**9),
         key(**{"cluster.price": "9 $/h"}),
         key(**{"pins.tp": 8}),
         key(time_limit=1.0),
     ]
     assert len({key(), *others}) == len(others) + 1
+
+
+def test_the_memory_that_is_kept_of_a_plan_is_that_of_its_fullest_stage():
+    found = predict(PlanRequest(model="gpt3-1.3b", gpus=8, pins={"tp": 1, "pp": 2}))
+    totals = [stage.total for stage in found.memory_bytes]
+    assert kept_document(found)["peak_memory_bytes"] == max(totals) > min(totals)

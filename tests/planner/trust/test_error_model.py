@@ -85,6 +85,14 @@ def test_what_two_layouts_have_in_common_does_not_blur_their_order():
     assert probability_faster(one, far, np.zeros(1), KNOWN)[0] == pytest.approx(0.5)
 
 
+def test_the_order_of_two_runs_is_as_sure_as_the_difference_of_their_errors_is_small():
+    some, gap = points(2), np.array([0.1])
+    one, other = some.take(np.array([0])), some.take(np.array([1]))
+    both = covariance(some, some, KNOWN)
+    apart = np.array([1.0, -1.0]) @ both @ np.array([1.0, -1.0])
+    assert probability_faster(one, other, gap, KNOWN) == pytest.approx(below(gap / np.sqrt(apart)))
+
+
 def test_the_greatest_likelihood_finds_the_spread_that_errors_were_drawn_with():
     """Sixty publishers of six runs, all alike but for what each has in common: 0.3 of the logarithm."""
     table = measured()

@@ -23,9 +23,12 @@ TERMS = dict.fromkeys(
 )
 
 
-def ends(scenario=None, strategy=None, *, mfu=0.4, seconds=1.0, source="", **terms):
+def ends(scenario=None, strategy=None, *, mfu=0.4, seconds=1.0, source="", farther=0.0, **terms):
     breakdown = TERMS | {"compute": 1.0 - sum(terms.values())} | terms
-    job, said = [scenario or asked()], {"breakdown": breakdown, "mfu": np.array([mfu]), "sources": [source]}
+    job, said = (
+        [scenario or asked()],
+        {"breakdown": breakdown, "mfu": np.array([mfu]), "sources": [source], "farther": farther},
+    )
     (found,) = intervals(job, strategy or row(), [seconds], **said)
     return found.low, found.high
 
@@ -56,6 +59,7 @@ def test_below_the_slowest_measured_run_intervals_grow_no_further():
 def test_the_further_the_nearest_run_the_wider_the_interval():
     far = asked(cluster="mi355x-8x", stack="paddle")
     assert ends(far)[1] > ends()[1]
+    assert ends(farther=1.0)[1] > ends()[1]
 
 
 def test_the_runs_of_a_publisher_that_is_judged_are_not_near():
@@ -64,32 +68,34 @@ def test_the_runs_of_a_publisher_that_is_judged_are_not_near():
     assert ends(scenario, strategy, source="aurora-max1550")[1] > ends(scenario, strategy)[1]
 
 
+def taught(shift):
+    """A stack whose own runs take ``exp(shift)`` times what is followed of them."""
+    known, uncorrected = np.diag([0.02**2] * len(FACTORS)), (shift, *[0.0] * (len(FACTORS) - 1))
+    return find_stack("megatron-core").changed(
+        {"calibrated.uncorrected": uncorrected, "calibrated.covariance": tuple(map(tuple, known))}
+    )
+
+
 def test_what_runs_of_ones_own_say_and_are_not_followed_in_shifts_the_interval():
-    known = np.diag([0.02**2] * len(FACTORS))
-    taught = [
-        find_stack("megatron-core").changed(
-            {
-                "calibrated.uncorrected": (shift, *[0.0] * (len(FACTORS) - 1)),
-                "calibrated.covariance": tuple(map(tuple, known)),
-            }
-        )
-        for shift in (0.0, 0.05)
-    ]
-    (low, high), (later, latest) = (np.log(ends(asked(stack=stack))) for stack in taught)
+    (low, high), (later, latest) = (np.log(ends(asked(stack=taught(shift)))) for shift in (0.0, 0.05))
     usual = np.log(ends())
     assert high - low < usual[1] - usual[0]
     assert (later - low, latest - high) == pytest.approx((0.05, 0.05))
 
 
 def test_intervals_of_several_questions_at_once_are_those_of_each():
-    taught = {"calibrated.uncorrected": (0.1, *[0.0] * (len(FACTORS) - 1))}
-    taught["calibrated.covariance"] = tuple(map(tuple, np.diag([0.02**2] * len(FACTORS))))
-    jobs = [asked(), asked(stack=find_stack("megatron-core").changed(taught)), asked(model="mixtral-8x7b", gpus=4)]
+    jobs = [asked(), asked(stack=taught(0.1)), asked(model="mixtral-8x7b", gpus=4)]
     rows, sources, terms = [row(), row(tp=4), row(pp=2)], ["", "", "sail"], TERMS | {"compute": 0.5, "dp": 0.5}
     said = {"breakdown": terms, "mfu": np.full(3, 0.4), "sources": sources}
     together = intervals(jobs, concatenate(rows), [1.0] * 3, **said)
     alone = [ends(*one, source=name, dp=0.5) for *one, name in zip(jobs, rows, sources, strict=True)]
     assert [(found.low, found.high) for found in together] == alone
+
+
+def test_an_interval_holds_the_prediction_however_far_ones_own_runs_shift_it():
+    (low, high), (lowest, highest) = (ends(asked(stack=taught(shift))) for shift in (2.0, -2.0))
+    assert low == highest == 1.0
+    assert lowest < 1.0 < high
 
 
 def test_the_ends_of_ones_own_intervals_are_of_runs_whose_publisher_was_left_out():

@@ -12,15 +12,18 @@ from planner.runs import memory_errors
 from planner.trust.error_model import spread
 from planner.trust.memory import (
     FREEDOM,
+    SURE,
     below,
     fit_probability,
     memory_scale,
     probabilities,
     readings,
     score_at,
+    usual_margin,
     verdicts,
 )
 from planner.trust.table import figures
+from tests.each import each
 from tests.planner.trust.test_trust import asked
 
 
@@ -36,6 +39,12 @@ def test_what_fills_its_memory_fits_as_often_as_not_and_less_fits_more_surely():
     assert fit_probability(scenario, 1.0) == pytest.approx(0.5)
     assert fit_probability(scenario, 0.5) > fit_probability(scenario, 0.9) > 0.7
     assert fit_probability(scenario, 1.3) < 0.1
+
+
+@each("scenario", [asked(), asked(gpus=4, model="llama3-8b"), asked(cluster="mi355x-8x", stack="paddle")])
+def test_the_usual_margin_is_the_least_tenth_of_a_per_cent_that_makes_a_plan_sure_enough_to_fit(scenario):
+    margin = usual_margin(scenario)
+    assert fit_probability(scenario, 1.0 - margin) >= SURE > fit_probability(scenario, 1.001 - margin)
 
 
 def test_where_no_reading_is_near_memory_is_less_sure():

@@ -5,6 +5,7 @@ import pytest
 
 from planner.trust.own_runs import (
     FACTORS,
+    WIDEST,
     by_shares,
     kept_share,
     learn,
@@ -46,11 +47,15 @@ def test_runs_that_contradict_each_other_ask_for_little():
     assert abs(apart.factors).max() < 0.5 * abs(alike.factors).max()
 
 
+def test_factors_stay_within_reason_whatever_runs_say():
+    assert taught(points(20), np.full(20, 50.0)).mean.max() == WIDEST
+
+
 def test_a_wild_run_counts_less():
     own, factors = points(20), truth(common=0.2)
     misses = by_shares(own).longer(factors)
     wild = misses + 1.5 * (np.arange(20) == 3)
-    assert taught(own, wild).mean[0] == pytest.approx(0.2, abs=0.1)
+    assert taught(own, wild).mean[0] == pytest.approx(taught(own, misses).mean[0], abs=0.02)
 
 
 def test_the_share_that_is_followed_grows_with_evidence():
@@ -76,3 +81,14 @@ def test_the_order_of_two_strategies_is_surer_once_runs_have_told_what_sets_them
     unsure, sure = (probability_faster(one, other, gap, KNOWN, each._replace(kept=1.0))[0] for each in (few, many))
     assert 0.5 < unsure < sure < 1.0
     assert probability_faster(one, other, np.zeros(1), KNOWN, many._replace(kept=1.0))[0] == pytest.approx(0.5)
+
+
+def test_a_strategy_with_more_of_what_takes_longer_than_is_priced_is_the_slower_one_until_all_of_that_is_priced():
+    one, other = points(1), points(1, seed=4)
+    learnt = taught(points(40, seed=7), by_shares(points(40, seed=7)).longer(truth(data_traffic=0.2)))
+    more = np.sign((other.shares - one.shares) @ learnt.mean[1:])[0]
+    none, half = (
+        probability_faster(one, other, np.zeros(1), KNOWN, learnt._replace(kept=kept))[0] for kept in (0.0, 0.5)
+    )
+    assert more * (none - half) > 0.0
+    assert more * (half - 0.5) > 0.0
