@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from costmodels.names import SCHEDULE_NAMES, VALUE_NAMES
+from costmodels.names import VALUE_NAMES
 from costmodels.node_groups import AnyScenario
 from costmodels.pricing import seconds_if_it_fits
 from costmodels.scenario import Scenario
@@ -256,8 +256,6 @@ TRIED: Final = 400
 PRICED: Final = 40
 """Of these, what keeps to the rules and is split and priced."""
 _BATCH: Final = "global_batch_size"
-_GROUPS: Final = SCHEDULE_NAMES.index("interleaved-groups")
-"""The schedule of chunks that takes any number of micro-batches, which the usual one does not."""
 
 
 def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
@@ -299,8 +297,6 @@ def _others(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[tuple[str, 
     for axis, pin in {**_plain(), **pins}.items():
         others = (value for value in _values(scenario, axis) if value != pin.values[0])
         yield from ((axis, value) for value in others if axis != "tp" or _whole_nodes(value, scenario))
-    if "schedule" not in pins and "vpp" in pins:
-        yield "schedule", _GROUPS
     degrees = {axis: pins[axis].values[0] for axis in ("tp", "cp", "pp", "micro_batch_size") if axis in pins}
     tp, cp, pp, micro = (degrees.get(axis, 1) for axis in ("tp", "cp", "pp", "micro_batch_size"))
     for whole in (replicas := max(scenario.gpus // (tp * cp * pp), 1) * micro, replicas * pp):
@@ -321,8 +317,6 @@ def _plain() -> dict[str, Pin]:
 
 def _apart(scenario: Scenario, pins: Mapping[str, Pin], axis: str, value: int) -> tuple[bool, float]:
     """How far another value is from what was asked for; TP that begins to leave the node is farther than all else."""
-    if axis == "schedule" and axis not in pins:
-        return False, 0.0  # nobody asked for the usual one
     if axis == _BATCH:
         return False, abs(math.log(value / scenario.global_batch_size))
     pin, node = {**_plain(), **pins}[axis], scenario.group.gpus_per_node

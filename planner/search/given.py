@@ -152,12 +152,20 @@ def plain_strategy(scenario: Scenario, axes: Mapping[str, int], batches: int) ->
         "vpp": vpp,
         "zero_stage": zero,
         "sharding_degree": dp * cp if zero else 1,
-        "schedule": 0 if pp == 1 else 3 if vpp > 1 else 2,
+        "schedule": SCHEDULE_NAMES.index(_usual_schedule(pp, vpp, batches, supports.schedules)),
         "sequence_parallel": int(tp > 1 and supports.sequence_parallel and scenario.seq_length % (tp * cp) == 0),
         "recompute": _usual_recompute(axes),
         "vocabulary": VOCABULARIES.index(supports.vocabulary[0]),
     }
     return strategies(**{**usual, **axes, "num_microbatches": batches})
+
+
+def _usual_schedule(pp: int, vpp: int, batches: int, known: Sequence[str]) -> str:
+    """The schedule where none is named: of chunks, the one that takes this number of micro-batches."""
+    if pp == 1 or vpp == 1:
+        return "none" if pp == 1 else "1f1b"
+    grouped = batches % pp != 0 and "interleaved-groups" in known
+    return "interleaved-groups" if grouped else "interleaved-1f1b"
 
 
 def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str) -> int:
