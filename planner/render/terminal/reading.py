@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hardware.errors import BadQuantity
+from hardware.units import format_quantity, parse_quantity
 from planner.answer.text import format_gib, plural, short_seconds
 from planner.render.terminal.tables import columns, grid, indented, line, section
 from planner.request.fields import FIELDS
@@ -209,6 +212,9 @@ def _short(value: Any) -> str:
     if isinstance(value, list | tuple):
         tables = any(isinstance(one, Mapping) for one in value)
         return "; ".join(map(_short, value)) if tables else ", ".join(map(str, value))
+    if isinstance(value, str) and value.endswith(" B/s"):
+        with suppress(BadQuantity):
+            return format_quantity(parse_quantity(value, "bandwidth"), "bandwidth")
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
