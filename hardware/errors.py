@@ -54,7 +54,7 @@ class MeshwrightError(Exception):
 def nearest(asked: str, known: Iterable[str]) -> list[str]:
     """The three names at most that are like one in lower case: first those that go on where it ends."""
     every = sorted(set(known))
-    close = difflib.get_close_matches(asked, every, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(asked, every, n=3)
     longer = [other for other in every if asked and other.startswith(asked)]
     return list(dict.fromkeys((*longer, *close)))[:3]
 

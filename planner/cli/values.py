@@ -128,7 +128,7 @@ def quantity(dimension: str, most: float = math.inf, *, zero: bool = False) -> R
 def factor(text: str) -> float:
     """A plain number."""
     if not _FACTOR.fullmatch(text):
-        raise ValueError(f"expected a number, got {text!r:.40}")
+        raise ValueError(f"expected a plain number such as 1.25, got {text!r:.40}")
     return float(text)
 
 

@@ -93,14 +93,16 @@ CASES = {
     "an empty range": ([*ASK, "--tp", "8..2"], "empty"),
     "a list with a gap": ([*ASK, "--tp", "4,,8"], "tp"),
     "a pin of thousands of digits": ([*ASK, "--tp", "9" * 5000], "5000 characters"),
-    "a stage of ZeRO that is not": ([*ASK, "--zero", "4"], "zero_stage"),
+    "a stage of ZeRO that is not": ([*ASK, "--zero", "4"], "plan: --zero: 4 does not exist; 0, 1, 2 and 3 do"),
+    "adapters by their other name": ([*ASK, "--lora=x"], "plan: --lora: expected a rank"),
     "an unknown schedule": ([*ASK, "--schedule", "2f2b"], "1f1b"),
     "an unknown offload": (
         [*ASK, "--offload", "disk"],
         "there are none, activations, optimizer, optimizer+parameters, any",
     ),
+    "a stage of ZeRO by its other name": ([*ASK, "--zero-stage", "4"], "plan: --zero-stage: 4 does not exist"),
     "an unknown module": ([*ASK, "--recompute-modules", "none,mlp"], "shared_experts, or none alone"),
-    "an unknown order": ([*ASK, "--rank-order", "pp-tp"], "rank_order"),
+    "an unknown order": ([*ASK, "--rank-order", "pp-tp"], "plan: --rank-order: unknown value"),
     "chunks said twice": (
         [*ASK, "--pp", "4", "--vpp", "2", "--num-layers-per-virtual-pipeline-stage", "2"],
         "twice",
@@ -149,11 +151,13 @@ CASES = {
     "an unknown kind": (["list", "modles"], "did you mean models"),
     "no name": (["show"], "NAME"),
     "an unknown name": (["show", "h100-sxmm"], "did you mean h100-sxm"),
+    "a name that none is like": (["show", "foo"], "the catalogue has no 'foo': `plan list` shows models"),
+    "a model that none is like": (["--model", "foo", *GPUS], "unknown model 'foo': `plan list models` shows all"),
     "a name of two things": (["show", "h100"], "--kind"),
     "an unknown document": (["schema", "plans"], "did you mean plan"),
     "an output folder that is not": ([*ASK, "-o", "nowhere/plan.json"], "nowhere"),
     "a folder that takes no files": ([*ASK, "-o", "/proc/x"], "/proc/x cannot be written"),
-    "a margin of everything": ([*ASK, "--memory-margin", "100%"], "memory_margin: expected at most 90 %, got 100 %"),
+    "a margin of everything": ([*ASK, "--memory-margin", "100%"], "--memory-margin: expected at most 90 %, got 100 %"),
     "a margin that is no number": ([*ASK, "--memory-margin", "nan"], "expected a number, and nan is none"),
     "a negative time": ([*ASK, "--stability", "detect=-5min"], "expected a time that is not negative, got '-5min'"),
     "a port that is none": (["serve", "--port", "99999999"], "--port: expected at most 65535, got 99999999"),
@@ -214,6 +218,11 @@ def test_bad_input_ends_with_one_clear_line(args, said, files):
     assert done.stderr.strip().isprintable()
 
 
+def test_a_value_of_a_variable_is_refused_under_its_name():
+    done = CliRunner().invoke(main, ASK, env={"PLAN_ZERO": "5"})
+    assert (done.exit_code, done.stderr) == (2, "plan: PLAN_ZERO: 5 does not exist; 0, 1, 2 and 3 do\n")
+
+
 @pytest.mark.parametrize("word", ["12288", "+64", " 64 "])
 def test_plain_counts_are_taken(word, monkeypatch):
     seen = []
@@ -243,7 +252,7 @@ def test_factors_are_read_from_the_line_and_refused_where_they_are_none(option):
     ask = ["predict", "--model", "mixtral-8x7b", "--gpus", "64", "--ep", "8", "--tp", "2", "--dry-run", option]
     assert CliRunner().invoke(main, [*ask, "1.25"]).exit_code == 0
     done = CliRunner().invoke(main, [*ask, "1,25"])
-    assert (done.exit_code, "expected a number, got '1,25'" in done.stderr) == (2, True)
+    assert (done.exit_code, "expected a plain number such as 1.25, got '1,25'" in done.stderr) == (2, True)
 
 
 def test_a_folder_and_a_link_to_nothing_in_place_of_a_name_are_called_so(tmp_path, monkeypatch):
