@@ -91,7 +91,7 @@ class Near(NamedTuple):
 
 
 def nearest_request(resolved: Resolved, budget: Budget, *, short: bool = True) -> Near:
-    """The same request with fewer pins, on more GPUs, on fewer, or without one of its options; whichever works first.
+    """The same request with fewer pins, narrower frozen weights, more GPUs, fewer, or an option less; the first of these.
 
     As in a plan itself, what saves memory at a price is allowed where nothing fits without it.
 
@@ -104,6 +104,7 @@ def nearest_request(resolved: Resolved, budget: Budget, *, short: bool = True) -
     pins = parse_pins(resolved.request.pins)
     ways: list[Callable[[], Advice | None]] = [lambda: _fewer_pins(resolved.question, pins, budget)]
     if not resolved.mixed:
+        ways.append(lambda: _narrow_weights(resolved, pins, budget) if short else None)
         if not short:
             ways.append(lambda: _fewer_options(resolved, pins, budget, same_job=True))
         ways.append(lambda: _more_gpus(resolved, pins, budget))
@@ -135,6 +136,23 @@ def _fewer_options(
         if bool(there.mixed) == bool(resolved.mixed) and (best := best_of(there.question, pins, budget)):
             return _described(subject, best, there.question)
     return None
+
+
+_NARROW: Final = "nf4"
+"""The usual format of frozen weights under adapters that do not fit in 16 bits."""
+
+
+def _narrow_weights(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
+    """The request with frozen weights in 4 bits, where adapters train and nobody says their format."""
+    request = resolved.request
+    if request.adapters is None or request.base_precision is not None or budget.spent():
+        return None
+    try:
+        there = resolve_search(request.model_copy(update={"base_precision": _NARROW}))
+    except MeshwrightError:  # a stack that knows no such weights
+        return None
+    best = best_of(there.question, pins, budget)
+    return _described(f"--base-precision {_NARROW}", best, there.question) if best else None
 
 
 def _several_changes(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:

@@ -129,6 +129,16 @@ def test_chunks_of_a_stack_without_that_schedule_are_refused_for_one_reason():
     assert [one.rule for one in refused.rejected] == ["interleave-groups"]
 
 
+def test_adapters_that_do_not_fit_are_told_the_narrow_weights_under_which_they_do():
+    asked = {"model": "llama3-70b", "gpus": 4, "cluster": "rtx4090-8x", "adapters": "16", "reasons": False}
+    refused = plan(PlanRequest(**asked))
+    assert (refused.status, refused.nearest.subject) == ("infeasible", "--base-precision nf4")
+    found = plan(PlanRequest(**asked, base_precision="nf4"))
+    assert found.prediction.iteration_seconds == pytest.approx(refused.nearest.iteration_seconds)
+    wide = plan(PlanRequest(**asked, base_precision="bf16"))
+    assert wide.nearest.subject != "--base-precision nf4"
+
+
 def test_chunks_need_not_divide_the_gpus():
     refused = predict(PlanRequest(model="175b", gpus=1024, pins={"tp": 8, "pp": 16, "vpp": 5}))
     assert refused.rejected[0].example.endswith("; 4 and 6 do")
