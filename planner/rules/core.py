@@ -46,7 +46,7 @@ RULES: tuple[Rule, ...] = (
          "pp {pp} would split layers that share their weights; {model} needs pp 1",
          "one set of weights has one owner", lambda c, x: (c["pp"] == 1) | (x.model.shared_blocks is None)),
     Rule("experts", "must", ("ep", "etp"),
-         "ep {ep} and etp {etp} need a model with experts; {model} has none, so both stay at 1",
+         "{model} has no experts: ep {ep} and etp {etp} must both be 1",
          "arithmetic", lambda c, x: (c["ep"] * c["etp"] == 1) | (x.model.moe is not None)),
     Rule("experts-divide", "must", ("ep",),
          "ep {ep} does not divide the {num_experts} experts",
