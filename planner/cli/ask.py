@@ -123,21 +123,23 @@ def gathered(
     _spell_trainer(ctx, given, origins)
     if ctx.params.get("goodput"):
         _wants_goodput(given, origins)
-    _check_framework(given.get("framework"))
+    _spell_framework(given)
     return Given(given, origins)
 
 
-def _check_framework(name: Any) -> None:
-    """Refuse a launcher, which exports are written for and no plan is restricted to.
+def _spell_framework(given: dict[str, Any]) -> None:
+    """Take the short names of exporters, and refuse a launcher, which no plan is restricted to.
 
     Raises:
         BadRequest: it is one.
     """
-    if name is None:
+    if given.get("framework") is None:
         return
-    from planner.jobs.registry import TARGETS
+    from planner.jobs.registry import SHORT, TARGETS
 
-    target = TARGETS.get(str(name))
+    name = str(given["framework"])
+    given["framework"] = name = SHORT.get(name, name)
+    target = TARGETS.get(name)
     if target and target.kind == "launcher":
         takes = f"--for takes a framework, such as megatron-lm; `plan export --to {name}` writes its files"
         raise BadRequest(f"--for: {name} starts jobs of any framework; {takes}")
