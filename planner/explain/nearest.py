@@ -91,7 +91,7 @@ class Near(NamedTuple):
 
 
 def nearest_request(resolved: Resolved, budget: Budget, *, short: bool = True) -> Near:
-    """The same request with fewer pins, narrower frozen weights, more GPUs, fewer, or an option less; the first of these.
+    """The same request with fewer pins, narrower weights, more or fewer GPUs, or an option less: the first that works.
 
     As in a plan itself, what saves memory at a price is allowed where nothing fits without it.
 
