@@ -233,5 +233,9 @@ def _usage(error: click.ClickException) -> str:
         case click.BadOptionUsage():
             return f"{error.option_name}: {error.message}"
         case _:
-            message = error.format_message()
-            return message[:1].lower() + message[1:]
+            message = error.format_message().removeprefix("Got ")
+            stray = (
+                message.startswith("unexpected extra argument") and isinstance(error, click.UsageError) and error.ctx
+            )
+            hint = f"; `{stray.command_path} --help` shows what it takes" if stray else ""
+            return message[:1].lower() + message[1:] + hint

@@ -20,7 +20,7 @@ from planner.answer.plan import Rejection
 from planner.answer.text import plural
 from planner.errors import BadRequest, UnfilledPins
 from planner.request.budget import Budget
-from planner.request.pins import Pin
+from planner.request.pins import Pin, shown_value
 from planner.request.resolve import Resolved
 from planner.rules.conditions import FOLDED, gradients_accumulate
 from planner.rules.core import Rule, sentence
@@ -208,7 +208,10 @@ def _usual_recompute(axes: Mapping[str, int]) -> Recompute:
 def single_value(pin: Pin) -> int:
     """The value of a pin that has one; raises BadRequest where it has several."""
     if len(pin.values) != 1:
-        raise BadRequest(f"{pin.axis}: one strategy is priced at a time; give a single value")
+        several = ",".join(shown_value(pin.axis, value) for value in pin.values) or pin.span()
+        raise BadRequest(
+            f"{pin.axis} {several}: one strategy is priced at a time; give one value, or search with `plan`"
+        )
     return pin.values[0]
 
 

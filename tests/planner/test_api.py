@@ -139,7 +139,7 @@ def test_expert_ranks_without_experts_are_refused_by_name():
     answer = predict(request(pins={"ep": 2}))
     assert answer.status == "infeasible"
     assert answer.rejected[0].rule == "experts"
-    assert "has none" in answer.rejected[0].example
+    assert "has no experts" in answer.rejected[0].example
 
 
 def test_a_model_with_experts_is_planned_predicted_and_compared_over_expert_ranks():

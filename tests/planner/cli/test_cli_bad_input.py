@@ -152,6 +152,8 @@ CASES = {
     "measurements without end": (["validate", "/dev/zero"], "line 1 is longer than 16 MiB"),
     "missing measurements": (["validate", "nowhere.jsonl"], "no such file"),
     "a question for a report": (["report", "{typo}"], "is a question, not an answer; if it is a study: `plan sweep"),
+    "a file where options are taken": (["sparse", "x.toml"], "argument (x.toml); `plan sparse --help` shows what it"),
+    "a folder without a model": (["predict", "planner", *GPUS], "planner: a folder without a config.json; name the"),
     "no kind": (["list"], "models|clusters"),
     "a word that no entry says": (["list", "clusters", "dgxh100x"], "did you mean dgx-h100"),
     "an unknown kind": (["list", "modles"], "did you mean models"),
