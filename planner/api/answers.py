@@ -371,7 +371,7 @@ def _warnings(row: Strategies, priced: Price, resolved: Resolved, predicted: Pre
         found.append(f"{stack} does not run on {device.name}; {other}")
     halved = predicted.mfu / causal_excess(resolved.scenario)
     if predicted.mfu > FLATTERED * halved or max(predicted.mfu, predicted.hfu) > HIGH:
-        whole = "MFU and HFU count all of attention, as is usual, and causal attention computes half of it"
+        whole = "MFU and HFU count all of attention, of which causal kernels compute half"
         found.append(f"{whole}; counting that half, MFU is {halved:.1%}")
     capacity = resolved.scenario.stack.switches.expert_capacity
     if resolved.scenario.model.moe and capacity is not None and capacity < 1.0:

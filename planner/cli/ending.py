@@ -179,6 +179,8 @@ _OF_SIZE: Final = ("--deadline", "--budget")
 _OTHER_WORDS: Final = (
     (("--nodes", "--num-nodes", "--nnodes"), "--gpus", "takes all of them: nodes times GPUs of a node"),
     (("--lost", "--failed", "--lost-nodes", "--lost-gpus"), "--gpus", "takes the number of GPUs that are left"),
+    (("--pin", "--pins"), "--tp", "and every other axis are options, as in --tp 4 --pp ..8"),
+    (("--framework",), "--for", "takes the framework that starts the plan, --stack the software whose speed is priced"),
     (("--num-gpus", "--n-gpus", "--world-size"), "--gpus", "takes the number of GPUs"),
     (
         ("--gpu", "--gpu-type", "--gpu-model", "--accelerator", "--hardware"),
@@ -234,8 +236,6 @@ def _usage(error: click.ClickException) -> str:
             return f"{error.option_name}: {error.message}"
         case _:
             message = error.format_message().removeprefix("Got ")
-            stray = (
-                message.startswith("unexpected extra argument") and isinstance(error, click.UsageError) and error.ctx
-            )
+            stray = getattr(error, "ctx", None) if message.startswith("unexpected extra argument") else None
             hint = f"; `{stray.command_path} --help` shows what it takes" if stray else ""
             return message[:1].lower() + message[1:] + hint

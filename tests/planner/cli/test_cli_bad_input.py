@@ -65,6 +65,8 @@ CASES = {
     "an unknown command": (["sovle", *ASK], "did you mean solve"),
     "a command by another word": (["explain", *ASK], "`plan why-not` says why another choice is worse"),
     "a deadline of a plan": ([*ASK, "--deadline", "3d"], "--deadline; `plan size` takes --deadline and --budget"),
+    "a pin as one": ([*ASK, "--pin", "tp=4"], "--pin; --tp and every other axis are options, as in --tp 4 --pp ..8"),
+    "a framework by its name": ([*ASK, "--framework", "nemo"], "--for takes the framework that starts the plan"),
     "nodes that were lost": (["replan", "p.json", "--lost", "1"], "--lost; --gpus takes the number of GPUs that are"),
     "an option like none": ([*ASK, "--learnt", "1"], "no such option --learnt (`plan --help` shows what there is)"),
     "a study that is not given": (["sweep", "run"], "needs STUDY: a TOML file with lists of values"),
