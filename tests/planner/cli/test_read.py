@@ -321,6 +321,13 @@ def test_a_script_for_other_devices_than_its_degrees_take_is_not_said_to_have_a_
     assert run("predict", path, "--gpus", "128").exit_code == 0
 
 
+def test_a_batch_that_replicas_do_not_divide_is_not_said_to_have_a_price(files):
+    said = " ".join(run("read", files / "train.sh", "--global-batch", "250").stdout.split())
+    assert "it has no price: micro-batch 1 x dp 4 does not divide the global batch of 250; 248 would" in said
+    assert run("predict", files / "train.sh", "--global-batch", "250").exit_code == 2
+    assert run("predict", files / "train.sh", "--global-batch", "252").exit_code == 0
+
+
 def test_experts_over_more_devices_than_there_are_are_not_said_to_have_a_price(tmp_path):
     path = tmp_path / "run.sh"
     path.write_text(
