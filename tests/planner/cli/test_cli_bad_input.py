@@ -44,6 +44,10 @@ CASES = {
     "an empty model": (["--model", "", *GPUS], "empty"),
     "an unknown model": (["--model", "175bb", *GPUS], "did you mean"),
     "a missing file": (["--model", "missing.toml", *GPUS], "missing.toml: no such file"),
+    "a cluster as a model": (
+        ["--model", "examples/my-cluster.toml", *GPUS],
+        "reach, vocab_size and 64 more",
+    ),
     "a folder as cluster": ([*ASK, "--cluster", "./"], "folder"),
     "a binary file": (["--model", "{binary}", *GPUS], "not a text file"),
     "broken toml": (["--model", "{broken}", *GPUS], "not TOML"),
