@@ -76,25 +76,12 @@ def request_of(given: Given) -> PlanRequest:
             command = getattr(click.get_current_context(silent=True), "info_name", None)
             words = "plan" if command in (None, "plan", "solve") else f"plan {command}"
             raise BadRequest(f"--{name} is missing, as in `{words} --model 175b --gpus 12288`{has}")
-    from planner.request.pins import parse_pins
     from planner.request.request import request_from
 
     fields, pins = apart(given.values)
     if isinstance(said := fields.get("stability"), str) and "=" not in said:
         fields["stability"] = Path(said)
-    try:
-        request = request_from(fields | {"pins": pins})
-        parse_pins(request.pins)
-    except BadRequest as error:
-        raise BadRequest(_as_typed(str(error), given.origins)) from None
-    return request
-
-
-def _as_typed(error: str, origins: Mapping[str, str]) -> str:
-    """What is wrong with a value, under the option or variable that gave it in place of the field's name."""
-    name, colon, said = error.partition(": ")
-    origin = origins.get(name) or origins.get(f"pins.{name}", "")
-    return f"{origin}: {said}" if colon and origin.startswith(("--", "PLAN_")) else error
+    return request_from(fields | {"pins": pins})
 
 
 def gathered(
@@ -190,7 +177,8 @@ def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
         key = f"pins.{name}" if FIELDS[name].axis else name
         given[key] = value
         from_environment = ctx.get_parameter_source(name) == ParameterSource.ENVIRONMENT
-        origins[key] = _variable(param) if from_environment else ctx.meta.get(TYPED, {}).get(name, param.opts[0])
+        typed = ctx.meta.get(TYPED, {})
+        origins[key] = typed[name] = _variable(param) if from_environment else typed.get(name, param.opts[0])
     return given, origins
 
 

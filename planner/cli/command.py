@@ -1,5 +1,6 @@
 """Commands and their options: help in groups, the usual ones first; each option once, and no answer over an input."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -7,6 +8,7 @@ import click
 
 from planner.cli.input import check_outputs
 from planner.cli.values import Text, short
+from planner.errors import BadRequest
 
 START: Final = "Start with these"
 STRATEGY: Final = "Strategy, where you want to choose: 8, 4,8, ..8 or 2..16"
@@ -28,6 +30,8 @@ _OWN: Final = "Options"
 _ALL: Final = "planner.help_all"
 TYPED: Final = "planner.typed"
 """Where a context keeps how its options were spelt."""
+_FIELD: Final = re.compile(r"(\w+(?=: )|[a-z0-9]+(?:_[a-z0-9]+)+)\b")
+"""A field with which a sentence begins; an axis of one word is one of the sentence's too."""
 _LONGEST_PIN: Final = 200
 _LONGEST_TEXT: Final = 4096
 
@@ -68,6 +72,16 @@ class Command(click.Command):
         rest = super().parse_args(ctx, args)
         check_outputs(ctx)
         return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Answer; what is wrong with a value is said under the option or variable that gave it, not its field."""
+        try:
+            return super().invoke(ctx)
+        except BadRequest as error:
+            name = _FIELD.match(str(error))
+            if name and name[1] in ctx.meta[TYPED]:
+                error.args = (f"{ctx.meta[TYPED][name[1]]}{str(error)[name.end(1) :]}",)
+            raise
 
     def _typed(self, ctx: click.Context, args: list[str]) -> dict[str, str]:
         """The spelling that was typed of every option, by its parameter.

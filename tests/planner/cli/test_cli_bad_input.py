@@ -113,6 +113,8 @@ CASES = {
         "there are none, activations, optimizer, optimizer+parameters, any",
     ),
     "a stage of ZeRO by its other name": ([*ASK, "--zero-stage", "4"], "plan: --zero-stage: 4 does not exist"),
+    "experts that are not there": ([*ASK, "--expert-imbalance", "1.3"], "plan: --expert-imbalance: model megatron-22b"),
+    "8-bit weights in 16 bits": ([*ASK, "--fp8-param-gather"], "plan: --fp8-param-gather needs 8-bit matrix products"),
     "an unknown module": ([*ASK, "--recompute-modules", "none,mlp"], "shared_experts, or none alone"),
     "an unknown order": ([*ASK, "--rank-order", "pp-tp"], "plan: --rank-order: unknown value"),
     "chunks said twice": (
