@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _LONGEST_VALUE = 60
+_MANY, _SOME = 50, 12
+"""Of more names than so many, so many are shown."""
 _EXPECTED = {
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "expected a table of fields"),
     **dict.fromkeys(("tuple_type", "list_type"), "expected a list"),
@@ -54,7 +56,7 @@ class MeshwrightError(Exception):
 def nearest(asked: str, known: Iterable[str]) -> list[str]:
     """The three names at most that are like one in lower case: first those that go on where it ends."""
     every = sorted(set(known))
-    close = difflib.get_close_matches(asked, every, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(asked, every, n=3)
     longer = [other for other in every if asked and other.startswith(asked)]
     return list(dict.fromkeys((*longer, *close)))[:3]
 
@@ -116,7 +118,10 @@ def meant(name: str, known: Iterable[str], *, most: int = 1, otherwise: str | No
     same = [one for one in possible if _stem(one) == _stem(name)]
     if near := same[:1] or difflib.get_close_matches(name, possible, n=most):
         return f"did you mean {' or '.join(near)}?"
-    return f"there are {', '.join(every)}" if otherwise is None else otherwise
+    if otherwise is not None:
+        return otherwise
+    shown, left = (every[:_SOME], len(every) - _SOME) if len(every) > _MANY else (every, 0)
+    return f"there are {', '.join(shown)}" + (f" and {left} more" if left else "")
 
 
 def same_sense(name: str, others: Iterable[str]) -> list[str]:

@@ -155,7 +155,9 @@ def _factor(dollar: str, unit: str, text: str, dimension: Dimension) -> float:
         raise _refusal(dimension, text, "no unit" if "$" not in written else "two units")
     factors = _UNITS[dimension].factors
     if written not in factors:
-        raise _refusal(dimension, text, f"unknown unit {written!r}" if written else "no unit")
+        near = [unit for unit in factors if unit and unit.lower() == written.lower()]
+        why = f"unknown unit {written!r}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+        raise _refusal(dimension, text, why if written else "no unit")
     return factors[written]
 
 

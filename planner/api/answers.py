@@ -371,8 +371,8 @@ def _warnings(row: Strategies, priced: Price, resolved: Resolved, predicted: Pre
         found.append(f"{stack} does not run on {device.name}; {other}")
     halved = predicted.mfu / causal_excess(resolved.scenario)
     if predicted.mfu > FLATTERED * halved or max(predicted.mfu, predicted.hfu) > HIGH:
-        whole = "MFU and HFU count attention in full, though causal kernels compute only half of it"
-        found.append(f"{whole}; counted by that half, MFU is {halved:.1%}")
+        whole = "MFU and HFU count all of attention, of which causal kernels compute half"
+        found.append(f"{whole}; counting that half, MFU is {halved:.1%}")
     capacity = resolved.scenario.stack.switches.expert_capacity
     if resolved.scenario.model.moe and capacity is not None and capacity < 1.0:
         found.append(f"experts drop {1.0 - capacity:.0%} of their tokens or more, which MFU counts as if computed")

@@ -40,6 +40,8 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     "Look up": ("list", "show", "schema"),
 }
 """Commands by what they are for; those that stand nowhere here come last."""
+_OTHER_WORDS = {"explain": "`plan why-not` says why another choice is worse, `plan show` what the catalogue knows"}
+"""What people call a command, with those that do it."""
 EPILOG = """\b
 Exit codes: 0 answered; 1 unexpected error, or output that cannot be written;
 2 bad request; 3 proved infeasible; 4 time ran out before any plan;
@@ -80,7 +82,8 @@ class PlanGroup(click.Group):
         if args[0] not in self.commands:
             if Path(args[0]).is_file():
                 raise click.UsageError(f"{args[0]} is a file: plan read, plan predict or plan --from {args[0]}", ctx)
-            raise click.UsageError(f"no such command {args[0]!r}: {meant(args[0], self.commands, most=2)}", ctx)
+            hint = _OTHER_WORDS.get(args[0]) or meant(args[0], self.commands, most=2)
+            raise click.UsageError(f"no such command {args[0]!r}: {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

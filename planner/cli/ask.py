@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from planner.cli.command import TYPED
 from planner.cli.input import document_in, measured_run
 from planner.errors import BadRequest, MeshwrightError
 from planner.request.fields import FIELDS, IN_STEPS, apart
@@ -109,21 +110,23 @@ def gathered(
     _spell_trainer(ctx, given, origins)
     if ctx.params.get("goodput"):
         _wants_goodput(given, origins)
-    _check_framework(given.get("framework"))
+    _spell_framework(given)
     return Given(given, origins)
 
 
-def _check_framework(name: Any) -> None:
-    """Refuse a launcher, which exports are written for and no plan is restricted to.
+def _spell_framework(given: dict[str, Any]) -> None:
+    """Take the short names of exporters, and refuse a launcher, which no plan is restricted to.
 
     Raises:
         BadRequest: it is one.
     """
-    if name is None:
+    if given.get("framework") is None:
         return
-    from planner.jobs.registry import TARGETS
+    from planner.jobs.registry import SHORT, TARGETS
 
-    target = TARGETS.get(str(name))
+    name = str(given["framework"])
+    given["framework"] = name = SHORT.get(name, name)
+    target = TARGETS.get(name)
     if target and target.kind == "launcher":
         takes = f"--for takes a framework, such as megatron-lm; `plan export --to {name}` writes its files"
         raise BadRequest(f"--for: {name} starts jobs of any framework; {takes}")
@@ -174,7 +177,8 @@ def _options(ctx: click.Context) -> tuple[dict[str, Any], dict[str, str]]:
         key = f"pins.{name}" if FIELDS[name].axis else name
         given[key] = value
         from_environment = ctx.get_parameter_source(name) == ParameterSource.ENVIRONMENT
-        origins[key] = _variable(param) if from_environment else param.opts[0]
+        typed = ctx.meta.get(TYPED, {})
+        origins[key] = typed[name] = _variable(param) if from_environment else typed.get(name, param.opts[0])
     return given, origins
 
 

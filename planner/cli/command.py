@@ -1,5 +1,6 @@
 """Commands and their options: help in groups, the usual ones first; each option once, and no answer over an input."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -7,6 +8,7 @@ import click
 
 from planner.cli.input import check_outputs
 from planner.cli.values import Text, short
+from planner.errors import BadRequest
 
 START: Final = "Start with these"
 STRATEGY: Final = "Strategy, where you want to choose: 8, 4,8, ..8 or 2..16"
@@ -26,6 +28,10 @@ HEADINGS: Final = (
 _OWN: Final = "Options"
 """What the help writes above those of "", which would be a lone colon."""
 _ALL: Final = "planner.help_all"
+TYPED: Final = "planner.typed"
+"""Where a context keeps how its options were spelt."""
+_FIELD: Final = re.compile(r"(\w+(?=: )|[a-z0-9]+(?:_[a-z0-9]+)+)\b")
+"""A field with which a sentence begins; an axis of one word is one of the sentence's too."""
 _LONGEST_PIN: Final = 200
 _LONGEST_TEXT: Final = 4096
 
@@ -62,12 +68,27 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse, but refuse an option with two values and an answer over an input, of which one would be lost."""
-        self._refuse_twice(ctx, args)
+        ctx.meta[TYPED] = self._typed(ctx, args)
         rest = super().parse_args(ctx, args)
         check_outputs(ctx)
         return rest
 
-    def _refuse_twice(self, ctx: click.Context, args: list[str]) -> None:
+    def invoke(self, ctx: click.Context) -> Any:
+        """Answer; what is wrong with a value is said under the option or variable that gave it, not its field."""
+        try:
+            return super().invoke(ctx)
+        except BadRequest as error:
+            name = _FIELD.match(str(error))
+            if name and name[1] in ctx.meta[TYPED]:
+                error.args = (f"{ctx.meta[TYPED][name[1]]}{str(error)[name.end(1) :]}",)
+            raise
+
+    def _typed(self, ctx: click.Context, args: list[str]) -> dict[str, str]:
+        """The spelling that was typed of every option, by its parameter.
+
+        Raises:
+            click.UsageError: one has two values.
+        """
         single = [p for p in self.get_params(ctx) if isinstance(p, click.Option) and not (p.multiple or p.count)]
         by_name = {name: param for param in single for name in (*param.opts, *param.secondary_opts)}
         said: dict[str | None, tuple[str, str]] = {}
@@ -83,6 +104,7 @@ class Command(click.Command):
             if value != other:
                 both = f"{before} and {name}" if param.is_flag else f"{before} {short(other)} and {name} {short(value)}"
                 raise click.UsageError(f"{both} are given; leave one of them out", ctx)
+        return {param: name for param, (name, _) in said.items() if param and name.startswith("--")}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Its parameters, with ``--help-all`` where the usual help leaves any out."""

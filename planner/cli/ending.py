@@ -1,5 +1,6 @@
 """How a command ends: one line on stderr and an exit code, whatever happened."""
 
+import difflib
 import errno
 import os
 import sys
@@ -159,9 +160,14 @@ def _near(error: click.NoSuchOption) -> str:
     for names, meant, says in _OTHER_WORDS:
         if error.option_name in names and meant in taken:
             return f"; {meant} {says}"
+    if error.option_name in _OF_SIZE:
+        return f"; `plan size` takes {' and '.join(_OF_SIZE)}"
     # What begins with the word that was typed may share less with it than shorter options do.
-    begun = [name for param in _params(error) for name in param.opts if name.startswith(error.option_name)]
-    possible = same_sense(error.option_name, begun or error.possibilities or ())
+    begun = [name for name in taken if name.startswith(error.option_name)]
+    # The dashes, which click compares too, make short words alike that are not.
+    bare = [name.removeprefix("--") for name in error.possibilities or ()]
+    like = [f"--{name}" for name in difflib.get_close_matches(error.option_name.removeprefix("--"), bare)]
+    possible = same_sense(error.option_name, sorted(begun) or like)
     return f"; did you mean {' or '.join(possible)}?" if possible else ""
 
 
@@ -169,8 +175,12 @@ def _params(error: click.NoSuchOption) -> list[click.Parameter]:
     return error.ctx.command.params if error.ctx else []
 
 
+_OF_SIZE: Final = ("--deadline", "--budget")
 _OTHER_WORDS: Final = (
     (("--nodes", "--num-nodes", "--nnodes"), "--gpus", "takes all of them: nodes times GPUs of a node"),
+    (("--lost", "--failed", "--lost-nodes", "--lost-gpus"), "--gpus", "takes the number of GPUs that are left"),
+    (("--pin", "--pins"), "--tp", "and every other axis are options, as in --tp 4 --pp ..8"),
+    (("--framework",), "--for", "takes the framework that starts the plan, --stack the software whose speed is priced"),
     (("--num-gpus", "--n-gpus", "--world-size"), "--gpus", "takes the number of GPUs"),
     (
         ("--gpu", "--gpu-type", "--gpu-model", "--accelerator", "--hardware"),
@@ -192,6 +202,7 @@ _ARGUMENTS: Final = {
     "A": "a file of a plan, a run or a job, or the id of a published run",
     "PLAN": "a file that `plan --format json` wrote",
     "PLAN.json": "a file that `plan --format json` wrote",
+    "STUDY": "a TOML file with lists of values; docs/studies.md explains it",
     "QUEUE.toml": "a file with a cluster and [[jobs]]; docs/jobs.md explains it",
     "STORE|ANSWER": "what `plan sweep` keeps its answers in, or a command wrote with --format json",
     "NAME": "`plan list` shows them",
@@ -224,5 +235,7 @@ def _usage(error: click.ClickException) -> str:
         case click.BadOptionUsage():
             return f"{error.option_name}: {error.message}"
         case _:
-            message = error.format_message()
-            return message[:1].lower() + message[1:]
+            message = error.format_message().removeprefix("Got ")
+            stray = getattr(error, "ctx", None) if message.startswith("unexpected extra argument") else None
+            hint = f"; `{stray.command_path} --help` shows what it takes" if stray else ""
+            return message[:1].lower() + message[1:] + hint

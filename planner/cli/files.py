@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hardware.errors import BadFile
 from planner.cli.output import talk
 from planner.errors import BadRequest
 from planner.request.fields import as_document
@@ -90,7 +91,20 @@ def _paths_and_kind(files: Sequence[str], params: dict[str, Any]) -> tuple[list[
         option, sign, value = name.partition("=")
         if sign and option.isidentifier() and not path.exists():
             raise BadRequest(f"{name}: no such file; the value of an option is written --{option} {value}".rstrip())
-    return [path / "config.json" if path.is_dir() else path for path in paths], next(iter(kinds), None)
+    return [_in_folder(path) for path in paths], next(iter(kinds), None)
+
+
+def _in_folder(path: Path) -> Path:
+    """The file itself; of a folder the configuration of its model.
+
+    Raises:
+        BadFile: a folder without one.
+    """
+    if not path.is_dir():
+        return path
+    if not (path / "config.json").exists():
+        raise BadFile(path, "a folder without a config.json; name the files in it")
+    return path / "config.json"
 
 
 def document_of(found: FilesOfJob, given: Given) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def trace(ctx: click.Context, /, result: str | None, **params: Any) -> None:
     drawn = draw(answer, params["micro_batches"])
     write(json.dumps(drawn.document, separators=(",", ":")) + "\n", params["output"])
     some = "" if drawn.drawn == drawn.planned else f" of {drawn.planned} (--micro-batches draws more)"
-    gap = drawn.span / drawn.predicted - 1
+    gap = round(drawn.span / drawn.predicted - 1, 3) + 0.0  # which leaves no minus zero
     uneven = answer.strategy is not None and answer.strategy.vpp > 1 and abs(gap) > _UNEVEN
     why = "; the embedding and the head lengthen their chunks, the closed form takes all as equal" if uneven else ""
     share = f"{drawn.span:.4g} s drawn, {drawn.predicted:.4g} s by the closed form ({gap:+.1%}{why})"

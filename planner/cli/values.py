@@ -128,7 +128,7 @@ def quantity(dimension: str, most: float = math.inf, *, zero: bool = False) -> R
 def factor(text: str) -> float:
     """A plain number."""
     if not _FACTOR.fullmatch(text):
-        raise ValueError(f"expected a number, got {text!r:.40}")
+        raise ValueError(f"expected a plain number such as 1.25, got {text!r:.40}")
     return float(text)
 
 
@@ -183,7 +183,7 @@ def _meant(text: str) -> int | None:
     plain = unicodedata.normalize("NFKC", text)
     if "," in plain and not _THOUSANDS.fullmatch(plain.strip()):
         return None  # a list, not a number in groups of three digits
-    match = _LOOSE.fullmatch(re.sub(r"[,_'\s]", "", plain))
+    match = _LOOSE.fullmatch(re.sub(r"gpus?$", "", re.sub(r"[,_'\s]", "", plain), flags=re.IGNORECASE))
     if match is None or len(text) > 2 * _MOST_DIGITS:
         return None
     number = float(match[1]) * _SUFFIXES[match[2].lower()]

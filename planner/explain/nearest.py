@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from costmodels.names import SCHEDULE_NAMES, VALUE_NAMES
+from costmodels.names import VALUE_NAMES
 from costmodels.node_groups import AnyScenario
 from costmodels.pricing import seconds_if_it_fits
 from costmodels.scenario import Scenario
@@ -91,7 +91,7 @@ class Near(NamedTuple):
 
 
 def nearest_request(resolved: Resolved, budget: Budget, *, short: bool = True) -> Near:
-    """The same request with fewer pins, on more GPUs, on fewer, or without one of its options; whichever works first.
+    """The same request with fewer pins, narrower weights, more or fewer GPUs, or an option less: the first that works.
 
     As in a plan itself, what saves memory at a price is allowed where nothing fits without it.
 
@@ -104,6 +104,7 @@ def nearest_request(resolved: Resolved, budget: Budget, *, short: bool = True) -
     pins = parse_pins(resolved.request.pins)
     ways: list[Callable[[], Advice | None]] = [lambda: _fewer_pins(resolved.question, pins, budget)]
     if not resolved.mixed:
+        ways.append(lambda: _narrow_weights(resolved, pins, budget) if short else None)
         if not short:
             ways.append(lambda: _fewer_options(resolved, pins, budget, same_job=True))
         ways.append(lambda: _more_gpus(resolved, pins, budget))
@@ -135,6 +136,23 @@ def _fewer_options(
         if bool(there.mixed) == bool(resolved.mixed) and (best := best_of(there.question, pins, budget)):
             return _described(subject, best, there.question)
     return None
+
+
+_NARROW: Final = "nf4"
+"""The usual format of frozen weights under adapters that do not fit in 16 bits."""
+
+
+def _narrow_weights(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
+    """The request with frozen weights in 4 bits, where adapters train and nobody says their format."""
+    request = resolved.request
+    if request.adapters is None or request.base_precision is not None or budget.spent():
+        return None
+    try:
+        there = resolve_search(request.model_copy(update={"base_precision": _NARROW}))
+    except MeshwrightError:  # a stack that knows no such weights
+        return None
+    best = best_of(there.question, pins, budget)
+    return _described(f"--base-precision {_NARROW}", best, there.question) if best else None
 
 
 def _several_changes(resolved: Resolved, pins: Mapping[str, Pin], budget: Budget) -> Advice | None:
@@ -256,8 +274,6 @@ TRIED: Final = 400
 PRICED: Final = 40
 """Of these, what keeps to the rules and is split and priced."""
 _BATCH: Final = "global_batch_size"
-_GROUPS: Final = SCHEDULE_NAMES.index("interleaved-groups")
-"""The schedule of chunks that takes any number of micro-batches, which the usual one does not."""
 
 
 def nearest_strategy(scenario: Scenario, pins: Mapping[str, Pin], layers: Sequence[int] | None) -> Advice | None:
@@ -299,8 +315,6 @@ def _others(scenario: Scenario, pins: Mapping[str, Pin]) -> Iterator[tuple[str, 
     for axis, pin in {**_plain(), **pins}.items():
         others = (value for value in _values(scenario, axis) if value != pin.values[0])
         yield from ((axis, value) for value in others if axis != "tp" or _whole_nodes(value, scenario))
-    if "schedule" not in pins and "vpp" in pins:
-        yield "schedule", _GROUPS
     degrees = {axis: pins[axis].values[0] for axis in ("tp", "cp", "pp", "micro_batch_size") if axis in pins}
     tp, cp, pp, micro = (degrees.get(axis, 1) for axis in ("tp", "cp", "pp", "micro_batch_size"))
     for whole in (replicas := max(scenario.gpus // (tp * cp * pp), 1) * micro, replicas * pp):
@@ -321,8 +335,6 @@ def _plain() -> dict[str, Pin]:
 
 def _apart(scenario: Scenario, pins: Mapping[str, Pin], axis: str, value: int) -> tuple[bool, float]:
     """How far another value is from what was asked for; TP that begins to leave the node is farther than all else."""
-    if axis == "schedule" and axis not in pins:
-        return False, 0.0  # nobody asked for the usual one
     if axis == _BATCH:
         return False, abs(math.log(value / scenario.global_batch_size))
     pin, node = {**_plain(), **pins}[axis], scenario.group.gpus_per_node

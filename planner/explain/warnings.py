@@ -39,7 +39,7 @@ from planner.rules.rule import Rule
 from planner.search.choice import NEARLY_FULL
 from planner.search.core_bounds import known_bound
 from planner.search.given_by_group import broken_rules
-from planner.search.memory_savers import saver_options
+from planner.search.memory_savers import SEARCHES, saver_options
 from planner.search.objective import Objective, Search, build_below
 from planner.search.question import for_framework
 from planner.search.split import TOLERANCE
@@ -289,7 +289,7 @@ def _startable(search: Search, rules: Sequence[Rule], question: AnyScenario) -> 
             i = int(np.argmin(able.even_split_seconds))
             found.append((float(able.even_split_seconds[i]), able.rows.take(np.array([i]))))
     if not found:
-        return f"--for {scenario.framework} searches for one that it can"
+        return f"--for {scenario.framework}{SEARCHES}"
     seconds, row = min(found, key=lambda one: one[0])
     slower = f"{format_seconds(seconds)} ({seconds / search.taken.iteration - 1:+.1%})"
     return f"it starts {_degrees(row)}, {slower}; --for {scenario.framework} searches for the best that it can"

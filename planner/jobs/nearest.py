@@ -48,7 +48,8 @@ def _found(plan: Plan, target: str, pins: Mapping[str, Any]) -> Plan | None:
     from planner.processes import check_interrupt
     from planner.request.request import PlanRequest
 
-    fields = {name: value for name, value in plan.request.items() if name not in {"stack", "pins"}}
+    margin = ["memory_margin"] if any("sure to fit" in said for said in plan.defaults) else []  # the usual one
+    fields = {name: value for name, value in plan.request.items() if name not in {"stack", "pins", *margin}}
     fields |= {"framework": target, "pins": pins, "time_limit": None, "top": 0, "reasons": False}
     try:
         found = ask(PlanRequest(**fields))

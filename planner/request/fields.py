@@ -107,8 +107,8 @@ _ROWS: Final = (
     _choice("loss_block", "Tokens whose logits exist at once.", "TOKENS", kind="count"),
     _choice("offload_fraction", "Share of the optimizer states to offload.", "SHARE", kind="share"),
     _choice("adapters",
-            "Train adapters on frozen weights; of linear_qkv,linear_proj,linear_fc1,linear_fc2,experts, "
-            "or all-linear, attention, q_proj ...; all but experts unless said.",
+            "Train adapters of this rank on frozen weights. Modules, joined by commas: linear_qkv, linear_proj, "
+            "linear_fc1, linear_fc2, experts, all-linear, attention, q_proj ... (default: all but experts).",
             "RANK[:MODULES]", ("adapters", "lora")),
     _choice("base_precision", "Frozen weights under adapters: fp32, bf16, int8, nf4, fp4, nf4-double, fp4-double.",
             "NAME"),

@@ -46,7 +46,7 @@ RULES: tuple[Rule, ...] = (
          "pp {pp} would split layers that share their weights; {model} needs pp 1",
          "one set of weights has one owner", lambda c, x: (c["pp"] == 1) | (x.model.shared_blocks is None)),
     Rule("experts", "must", ("ep", "etp"),
-         "ep {ep} and etp {etp} need a model with experts; {model} has none, so both stay at 1",
+         "{model} has no experts: ep {ep} and etp {etp} must both be 1",
          "arithmetic", lambda c, x: (c["ep"] * c["etp"] == 1) | (x.model.moe is not None)),
     Rule("experts-divide", "must", ("ep",),
          "ep {ep} does not divide the {num_experts} experts",
@@ -318,8 +318,8 @@ all replicas, which every group deals out to its own.
 """
 
 ALIKE = Rule("group-alike", "framework", ("tp", "dp", "most_tp", "most_dp"),
-    "no node groups with other degrees, tp {tp} and dp {dp} on one and up to tp {most_tp} and dp {most_dp} elsewhere: "
-    "every stage has the same", "Megatron-Core parallel state",
+    "no node groups with other degrees than the rest, such as tp {tp} and dp {dp} beside tp {most_tp} and dp {most_dp}",
+    "Megatron-Core parallel state",
     lambda c, _x: (c["tp"] == c["most_tp"]) & (c["dp"] == c["most_dp"]))  # fmt: skip
 """What every framework refuses over several node groups, beside the most tensor and data ranks of any of them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from costmodels.layout.split import ENDS, Assignment, end_places, ends_of_cut, nearest_cut, odd_stage, places_of
 from costmodels.layout.stage_contents import joined
-from costmodels.names import CP_KINDS, SCHEDULE_NAMES, VOCABULARIES, Recompute
+from costmodels.names import SCHEDULE_NAMES, Recompute
 from costmodels.node_groups import as_it_runs
 from costmodels.pricing import row_assignment
 from costmodels.scenario import Scenario
@@ -20,16 +21,17 @@ from planner.answer.plan import Rejection
 from planner.answer.text import plural
 from planner.errors import BadRequest, UnfilledPins
 from planner.request.budget import Budget
-from planner.request.pins import Pin
+from planner.request.pins import Pin, shown_value
 from planner.request.resolve import Resolved
 from planner.rules.conditions import FOLDED, gradients_accumulate
 from planner.rules.core import Rule, sentence
 from planner.rules.divisors import nearest_divisor, nearest_multiple
 from planner.search.least_memory import least_memory_split
+from planner.search.plain_strategy import plain_strategy
 from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
 from planner.space.divisors import nearest_degrees
-from planner.space.lattice import MESH_AXES, layouts
+from planner.space.lattice import layouts
 from planner.stages.from_strategies import fewest_layers, framework_split, own_split
 
 CHUNKS = "chunks"
@@ -116,7 +118,7 @@ def single_strategy(
     tp, cp = axes.get("tp", 1), axes.get("cp", 1)
     pp = axes.get("pp", len(layers) if layers else 1)
     dp_given = as_ran and "dp" in axes
-    dp = axes["dp"] if dp_given else _replicas(scenario, axes, tp * cp * pp, f"tp {tp} x cp {cp} x pp {pp}")
+    dp = axes["dp"] if dp_given else _replicas(scenario, axes, {"tp": tp, "cp": cp, "pp": pp})
     micro = axes.get("micro_batch_size", 1)
     batches = _batches(scenario, micro, dp, as_ran=as_ran)
     return plain_strategy(scenario, {**axes, "tp": tp, "cp": cp, "pp": pp, "dp": dp}, batches)
@@ -141,34 +143,17 @@ def as_frameworks_mean(row: Strategies, scenario: Scenario) -> tuple[Strategies,
     return strategies(**at), f"{meant} until the last micro-batch: priced as stage 1" if meant else ""
 
 
-def plain_strategy(scenario: Scenario, axes: Mapping[str, int], batches: int) -> Strategies:
-    """One strategy of so many micro-batches: tp, cp, pp and dp are given, what else is not takes its plainest value."""
-    tp, cp, pp, dp = (axes[name] for name in MESH_AXES)
-    supports = scenario.stack.supports
-    vpp = axes.get("vpp", 2 if SCHEDULE_NAMES[axes.get("schedule", 0)] in FOLDED else 1)
-    zero = axes.get("zero_stage", int(1 in supports.zero_stages and dp * cp > 1))
-    usual = {
-        "cp_kind": CP_KINDS.index(supports.cp_kinds[0]) if cp > 1 else 0,
-        "vpp": vpp,
-        "zero_stage": zero,
-        "sharding_degree": dp * cp if zero else 1,
-        "schedule": 0 if pp == 1 else 3 if vpp > 1 else 2,
-        "sequence_parallel": int(tp > 1 and supports.sequence_parallel and scenario.seq_length % (tp * cp) == 0),
-        "recompute": _usual_recompute(axes),
-        "vocabulary": VOCABULARIES.index(supports.vocabulary[0]),
-    }
-    return strategies(**{**usual, **axes, "num_microbatches": batches})
-
-
-def _replicas(scenario: Scenario, axes: Mapping[str, int], ranks: int, said: str) -> int:
-    """The data-parallel ranks: GPUs over the ``ranks`` of one copy."""
-    if scenario.gpus % ranks:
-        near = _dividing(scenario.gpus, axes)
-        raise UnfilledPins(f"{said} = {ranks} does not divide {plural(scenario.gpus, 'GPU')}; {near}")
-    dp = scenario.gpus // ranks
-    if axes.get("dp", dp) != dp:
-        raise UnfilledPins(f"dp {axes['dp']} x {said} is not {plural(scenario.gpus, 'GPU')}; dp {dp} is")
-    return dp
+def _replicas(scenario: Scenario, axes: Mapping[str, int], degrees: Mapping[str, int]) -> int:
+    """The data-parallel ranks: GPUs over the ranks of one copy, which ``degrees`` make up."""
+    ranks, gpus = math.prod(degrees.values()), scenario.gpus
+    dp = gpus // ranks
+    if gpus % ranks == 0 and axes.get("dp", dp) == dp:
+        return dp
+    above, there = [f"{name} {degree}" for name, degree in degrees.items() if degree > 1], plural(gpus, "GPU")
+    if gpus % ranks:
+        whole = f" = {ranks}" if len(above) > 1 else ""
+        raise UnfilledPins(f"{' x '.join(above)}{whole} does not divide {there}; {_dividing(gpus, axes)}")
+    raise UnfilledPins(f"{' x '.join(['dp ' + str(axes['dp']), *above])} is not {there}; dp {dp} is")
 
 
 def _dividing(gpus: int, axes: Mapping[str, int]) -> str:
@@ -190,17 +175,13 @@ def _batches(scenario: Scenario, micro: int, dp: int, *, as_ran: bool) -> int:
     return scenario.global_batch_size // (micro * dp)
 
 
-def _usual_recompute(axes: Mapping[str, int]) -> Recompute:
-    """Recomputation as the other pins imply it: modules are selective, layers that go together are all of them."""
-    if axes.get("recompute_num_layers", 1) > 1:
-        return Recompute.FULL
-    return Recompute.SELECTIVE if axes.get("recompute_modules") else Recompute.NONE
-
-
 def single_value(pin: Pin) -> int:
     """The value of a pin that has one; raises BadRequest where it has several."""
     if len(pin.values) != 1:
-        raise BadRequest(f"{pin.axis}: one strategy is priced at a time; give a single value")
+        several = ",".join(shown_value(pin.axis, value) for value in pin.values) or pin.span()
+        raise BadRequest(
+            f"{pin.axis} {several}: one strategy is priced at a time; give one value, or search with `plan`"
+        )
     return pin.values[0]
 
 
@@ -313,7 +294,9 @@ def _check_sum(layers: Sequence[int], row: Strategies, scenario: Scenario) -> No
     """Refuse layers of other stages than the strategy's, or of another model."""
     pp, total = int(row.pp[0]), scenario.model.num_layers
     if len(layers) != pp:
-        raise BadRequest(f"{len(layers)} stages are given layers, pp is {pp}; {_evenly(total, pp)} would do")
+        raise BadRequest(
+            f"layers are given for {plural(len(layers), 'stage')}, pp is {pp}; {_evenly(total, pp)} would do"
+        )
     if sum(layers) != total:
         said = f"the stages hold {plural(sum(layers), 'layer')}, the model has {total}"
         raise BadRequest(f"{said}; {_evenly(total, pp)} would do")
@@ -367,7 +350,9 @@ def with_recomputed(
         kind = Recompute(int(row.recompute[0])).name.lower()
         raise BadRequest(f"recomputed layers are given, but recompute is {kind}; recompute partial takes them")
     if len(recomputed) != len(split.layers):
-        raise BadRequest(f"{len(recomputed)} stages are given recomputed layers, pp is {len(split.layers)}")
+        raise BadRequest(
+            f"recomputed layers are given for {plural(len(recomputed), 'stage')}, pp is {len(split.layers)}"
+        )
     if odd := [pair for pair in zip(recomputed, split.layers.tolist(), strict=True) if not 0 <= pair[0] <= pair[1]]:
         raise BadRequest(
             f"a stage of {plural(odd[0][1], 'layer')} cannot recompute {odd[0][0]}; 0 to {odd[0][1]} works"

@@ -20,7 +20,8 @@ from planner.request.pins import Pin, parse_pins
 from planner.request.resolve import Resolved
 from planner.rules.divisors import around, divisors
 from planner.rules.rule import Rule
-from planner.search.given import Given, checked_layers, plain_strategy, refused_by, single_value, with_recomputed
+from planner.search.given import Given, checked_layers, refused_by, single_value, with_recomputed
+from planner.search.plain_strategy import plain_strategy
 from planner.search.split import best_split, given_split
 from planner.space.active_rules import binding
 from planner.space.mixed import WIDTH

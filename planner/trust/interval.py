@@ -280,8 +280,8 @@ def above_measured(scenario: Scenario, row: Strategies, mfu: float) -> tuple[str
     best = max((table.runs[i] for i in np.flatnonzero(same)), key=lambda run: run.mfu, default=None)
     if best is None or mfu <= best.mfu:
         return ()
-    where = f"on half as many {mine.names['accelerator'][0]} or more ({best.mfu:.1%}, by {describe_source(best.group)})"
-    return (f"MFU {mfu:.1%} is above all that was measured {where}",)
+    most = f"{best.mfu:.1%} on about as many {mine.names['accelerator'][0]} or more"
+    return (f"MFU {mfu:.1%} is above the most that was measured: {most}, by {describe_source(best.group)}",)
 
 
 def _unlike_device(scenario: Scenario, mine: Traits, table: Measured, order: NDArray[np.int64]) -> tuple[str, ...]:

@@ -48,7 +48,12 @@ def sharded_job(
         name = (accelerate.get("deepspeed_config") or {}).get("deepspeed_config_file")
         return _of_deepspeed(deepspeed_document(accelerate, find), str(name), at, hidden)
     if str(named).lower() == "true" or at("zero_stage") is not None:
-        return _of_deepspeed(_only(context) or _by_options(at), "the file of --deepspeed_config", at, hidden)
+        own = _only(context)
+        found = _of_deepspeed(own or _by_options(at), "the file of --deepspeed_config", at, hidden)
+        silent = own is None and at("zero_stage") is not None and not (at("weights") or at("bf16") or at("fp16"))
+        silent = silent and "precision" not in context.known
+        said = "neither bf16 nor fp16 is given; fp16 is priced, as is usual with --zero_stage; --precision changes it"
+        return replace(found, assumed=(*found.assumed, said), filled=frozenset({"precision"})) if silent else found
     if kind == "MEGATRON_LM" and accelerate is not None:
         return accelerate_job(accelerate, find)
     fsdp = _fsdp(at, trainer, find) or (accelerate if kind == "FSDP" else None)

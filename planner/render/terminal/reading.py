@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,9 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hardware.errors import BadQuantity
+from hardware.units import format_quantity, parse_quantity
 from planner.answer.text import format_gib, plural, short_seconds
 from planner.render.terminal.tables import columns, grid, indented, line, section
 from planner.request.fields import FIELDS
+from planner.rules.divisors import nearest_multiple
 
 _DEGREES: Final = ("tp", "cp", "pp", "vpp", "ep", "dp")
 _COPIES: Final = {"the model": ("tp", "cp", "pp"), "its experts": ("ep", "etp", "pp")}
@@ -178,7 +182,7 @@ def _verdict(found: Reading) -> str:
 
 
 def _unfilled(values: Mapping[str, Any]) -> str:
-    """That the devices are no whole number of copies of the model, as in scripts whose users set the nodes.
+    """That the devices are no whole number of copies of the model, as where users set the nodes, or the batch.
 
     A copy of the experts may take more devices than one of the other layers: its degrees share out data-parallel ranks.
     """
@@ -192,7 +196,16 @@ def _unfilled(values: Mapping[str, Any]) -> str:
             takes = f"one copy of {part} takes {plural(size, 'GPU')}"
             few = f"{gpus} are not enough" if gpus < size else f"{gpus} are no whole number of copies"
             return f"{takes}, so {few}; --gpus {math.lcm(*sizes.values())} holds one"
-    return ""
+    return _undivided(values, gpus // sizes["the model"])
+
+
+def _undivided(values: Mapping[str, Any], dp: int) -> str:
+    """That the batch is no whole number of micro-batches of every replica."""
+    micro, batch = values.get("pins.micro_batch_size"), values.get("global_batch_size")
+    if not (isinstance(micro, int) and isinstance(batch, int) and micro * dp > 0 and batch % (micro * dp)):
+        return ""
+    would = nearest_multiple(batch, micro * dp)
+    return f"it has no price: micro-batch {micro} x dp {dp} does not divide the global batch of {batch}; {would} would"
 
 
 def _measured(measured: Mapping[str, Any]) -> str:
@@ -209,6 +222,9 @@ def _short(value: Any) -> str:
     if isinstance(value, list | tuple):
         tables = any(isinstance(one, Mapping) for one in value)
         return "; ".join(map(_short, value)) if tables else ", ".join(map(str, value))
+    if isinstance(value, str) and value.endswith(" B/s"):
+        with suppress(BadQuantity):
+            return format_quantity(parse_quantity(value, "bandwidth"), "bandwidth")
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

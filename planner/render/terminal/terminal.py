@@ -229,10 +229,9 @@ def _advice(heading: str, advice: Iterable[Advice]) -> Iterator[RenderableType]:
 
 
 def _refusal(plan: Plan) -> Iterator[RenderableType]:
-    alone = plan.strategy is not None  # priced as asked; what speaks against it follows its price
-    if len(plan.rejected) > alone:  # the headline says the one
+    if len(plan.rejected) > 1:  # the headline says the one
         yield from headed("Refused by", refused(plan.rejected))
-    if not alone:
+    if plan.strategy is None:  # what speaks against one that is priced as asked follows its price
         yield from _advice("Why not", plan.why_not)
 
 

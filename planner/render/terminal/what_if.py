@@ -101,6 +101,7 @@ def _bar(less: float | None, more: float | None, widest: float) -> str:
 def words(s: Strategy) -> str:
     """A strategy in a few words: degrees above 1, replicas, micro-batch, sharding, what saves memory, rank order."""
     words = degrees_above_one(s, "tp", "cp", "pp", "vpp", "ep")
+    words = [f"{word} ({s.cp_kind})" if word.startswith("CP") else word for word in words]
     over = [] if s.sharding_degree in {1, s.dp * s.cp} else [f"ZeRO-{s.zero_stage} over {s.sharding_degree}"]
     said = recomputation(s)
     again = [] if said == "none" else [f"recompute {said}"]

@@ -31,8 +31,8 @@ def _objection(answer: WhyNot) -> Iterator[RenderableType]:
         yield from headed("Strategy", pairs(rows))
     if answer.best:
         yield from ("", Text(f"The best plan: {answer.best}"))
-    if answer.rules:
-        yield from headed("Rules against it", refused(answer.rules))
+    if rules := [rule for rule in answer.rules if rule.example not in answer.verdict]:
+        yield from headed("Rules against it", refused(rules))
     yield from nearest_that_works(answer.nearest, answer.nothing_near)
     if answer.memory_terms:
         parts = {PARTS.get(name, name): pair for name, pair in answer.memory_terms.items()}

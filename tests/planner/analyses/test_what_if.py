@@ -273,6 +273,7 @@ def test_the_least_regret_over_several_node_groups_is_what_plans_at_the_corners_
             {"recompute": "selective", "recompute_modules": ("layernorm",)},
             "TP 4 PP 2 DP 8 micro-batch 1 recompute layernorm ranks tp-cp-ep-dp-pp",
         ),
+        ({"cp": 2, "cp_kind": "a2a"}, "TP 4 CP 2 (a2a) PP 2 DP 8 micro-batch 1 ZeRO-1 over 8 ranks tp-cp-ep-dp-pp"),
         ({"rank_order": "tp-cp-ep-pp-dp"}, "TP 4 PP 2 DP 8 micro-batch 1 ranks tp-cp-ep-pp-dp"),
     ],
 )

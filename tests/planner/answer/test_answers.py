@@ -226,7 +226,7 @@ def test_a_configuration_in_doubt_is_said_to_run_out_likely():
 def test_utilisation_beyond_the_peak_and_a_cost_that_nobody_knows_are_told():
     long = bare(model="llama3-8b", gpus=128, seq_length=10_000_000, global_batch_size=1)
     assert long.prediction.hfu > 1.0
-    assert any("count attention in full" in warning for warning in long.warnings)
+    assert any("count all of attention" in warning for warning in long.warnings)
     cheap = bare(model="llama3-8b", gpus=64, cluster="dgx-h800", objective="cost")
     assert any("dgx-h800 has no price" in warning for warning in cheap.warnings)
     assert not any(
@@ -237,7 +237,7 @@ def test_utilisation_beyond_the_peak_and_a_cost_that_nobody_knows_are_told():
 def test_long_sequences_say_what_of_their_utilisation_is_computed():
     long = plan(PlanRequest(model="llama3-8b", gpus=16, seq_length=131072, global_batch_size=16, reasons=False))
     assert long.prediction.hfu < 0.85 or long.prediction.mfu < 0.85
-    (said,) = [warning for warning in long.warnings if "count attention in full" in warning]
+    (said,) = [warning for warning in long.warnings if "count all of attention" in warning]
     halved = float(said.partition("MFU is ")[2].partition("%")[0]) / 100
     assert 0.5 * long.prediction.mfu < halved < long.prediction.mfu / 1.2
     short = plan(PlanRequest(model="llama3-8b", gpus=16, reasons=False))

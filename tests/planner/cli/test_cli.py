@@ -168,6 +168,19 @@ def test_why_not_without_a_choice_says_how_to_ask_about_one():
     assert not CliRunner().invoke(main, ["why-not", "--model", "llama3.2-1b", "--gpus", "8", "--tp", "2"]).stderr
 
 
+@pytest.mark.parametrize(("short", "name"), [("megatron", "megatron-lm"), ("nemo", "megatron-bridge")])
+def test_frameworks_have_the_short_names_that_their_exporters_have(asked, short, name):
+    assert run(*ASK, "--for", short).exit_code == 0
+    assert asked[0].framework == name
+
+
+def test_a_reason_is_said_once_on_the_screen():
+    for command in ("why-not", "predict"):
+        asked = [command, "--model", "175b", "--gpus", "1024", "--tp", "8", "--pp", "8", "--vpp", "5"]
+        said = " ".join(CliRunner().invoke(main, asked).stdout.split())
+        assert said.count("vpp 5 does not divide the 96 layers") == 1, said
+
+
 def test_options_win_over_variables_and_variables_over_the_file(asked, tmp_path):
     config = tmp_path / "job.toml"
     config.write_text(

@@ -16,6 +16,7 @@ CASES = {
     "gpus in thousands": ([*MODEL, "--gpus", "12k"], "write 12000"),
     "gpus with an exponent": ([*MODEL, "--gpus", "1e3"], "write 1000"),
     "gpus with a comma": ([*MODEL, "--gpus", "12,288"], "write 12288"),
+    "gpus with their name": ([*MODEL, "--gpus", "12288gpus"], "write 12288, got '12288gpus'"),
     "gpus with a point": ([*MODEL, "--gpus", "64.0"], "write 64"),
     "half a gpu": ([*MODEL, "--gpus", "64.5"], "got '64.5'"),
     "no gpu": ([*MODEL, "--gpus", "0"], "at least 1"),
@@ -43,6 +44,10 @@ CASES = {
     "an empty model": (["--model", "", *GPUS], "empty"),
     "an unknown model": (["--model", "175bb", *GPUS], "did you mean"),
     "a missing file": (["--model", "missing.toml", *GPUS], "missing.toml: no such file"),
+    "a cluster as a model": (
+        ["--model", "examples/my-cluster.toml", *GPUS],
+        "reach, vocab_size and 64 more",
+    ),
     "a folder as cluster": ([*ASK, "--cluster", "./"], "folder"),
     "a binary file": (["--model", "{binary}", *GPUS], "not a text file"),
     "broken toml": (["--model", "{broken}", *GPUS], "not TOML"),
@@ -62,6 +67,13 @@ CASES = {
     "a batch of tokens": ([*MODEL, *GPUS, "--global-batch", "4M"], "write 4000000, got '4M' (sequences per iteration)"),
     "the beginning of an option": (["--model", "22b", *GPUS, "--images", "2"], "did you mean --images-per-sample?"),
     "an unknown command": (["sovle", *ASK], "did you mean solve"),
+    "a command by another word": (["explain", *ASK], "`plan why-not` says why another choice is worse"),
+    "a deadline of a plan": ([*ASK, "--deadline", "3d"], "--deadline; `plan size` takes --deadline and --budget"),
+    "a pin as one": ([*ASK, "--pin", "tp=4"], "--pin; --tp and every other axis are options, as in --tp 4 --pp ..8"),
+    "a framework by its name": ([*ASK, "--framework", "nemo"], "--for takes the framework that starts the plan"),
+    "nodes that were lost": (["replan", "p.json", "--lost", "1"], "--lost; --gpus takes the number of GPUs that are"),
+    "an option like none": ([*ASK, "--learnt", "1"], "no such option --learnt (`plan --help` shows what there is)"),
+    "a study that is not given": (["sweep", "run"], "needs STUDY: a TOML file with lists of values"),
     "a stray word": ([*ASK, "extra"], "extra"),
     "an unknown format": ([*ASK, "--format", "jsn"], "did you mean json"),
     "no batch": ([*ASK, "--global-batch", "0"], "at least 1"),
@@ -93,14 +105,18 @@ CASES = {
     "an empty range": ([*ASK, "--tp", "8..2"], "empty"),
     "a list with a gap": ([*ASK, "--tp", "4,,8"], "tp"),
     "a pin of thousands of digits": ([*ASK, "--tp", "9" * 5000], "5000 characters"),
-    "a stage of ZeRO that is not": ([*ASK, "--zero", "4"], "zero_stage"),
+    "a stage of ZeRO that is not": ([*ASK, "--zero", "4"], "plan: --zero: 4 does not exist; 0, 1, 2 and 3 do"),
+    "adapters by their other name": ([*ASK, "--lora=x"], "plan: --lora: expected a rank"),
     "an unknown schedule": ([*ASK, "--schedule", "2f2b"], "1f1b"),
     "an unknown offload": (
         [*ASK, "--offload", "disk"],
         "there are none, activations, optimizer, optimizer+parameters, any",
     ),
+    "a stage of ZeRO by its other name": ([*ASK, "--zero-stage", "4"], "plan: --zero-stage: 4 does not exist"),
+    "experts that are not there": ([*ASK, "--expert-imbalance", "1.3"], "plan: --expert-imbalance: model megatron-22b"),
+    "8-bit weights in 16 bits": ([*ASK, "--fp8-param-gather"], "plan: --fp8-param-gather needs 8-bit matrix products"),
     "an unknown module": ([*ASK, "--recompute-modules", "none,mlp"], "shared_experts, or none alone"),
-    "an unknown order": ([*ASK, "--rank-order", "pp-tp"], "rank_order"),
+    "an unknown order": ([*ASK, "--rank-order", "pp-tp"], "plan: --rank-order: unknown value"),
     "chunks said twice": (
         [*ASK, "--pp", "4", "--vpp", "2", "--num-layers-per-virtual-pipeline-stage", "2"],
         "twice",
@@ -144,16 +160,21 @@ CASES = {
     "measurements without end": (["validate", "/dev/zero"], "line 1 is longer than 16 MiB"),
     "missing measurements": (["validate", "nowhere.jsonl"], "no such file"),
     "a question for a report": (["report", "{typo}"], "is a question, not an answer; if it is a study: `plan sweep"),
+    "a file where options are taken": (["sparse", "x.toml"], "argument (x.toml); `plan sparse --help` shows what it"),
+    "a folder without a model": (["predict", "planner", *GPUS], "planner: a folder without a config.json; name the"),
     "no kind": (["list"], "models|clusters"),
     "a word that no entry says": (["list", "clusters", "dgxh100x"], "did you mean dgx-h100"),
     "an unknown kind": (["list", "modles"], "did you mean models"),
     "no name": (["show"], "NAME"),
     "an unknown name": (["show", "h100-sxmm"], "did you mean h100-sxm"),
+    "a launcher by its short name": ([*ASK, "--for", "kubernetes"], "`plan export --to jobset` writes its files"),
+    "a name that none is like": (["show", "foo"], "the catalogue has no 'foo': `plan list` shows models"),
+    "a model that none is like": (["--model", "foo", *GPUS], "unknown model 'foo': `plan list models` shows all"),
     "a name of two things": (["show", "h100"], "--kind"),
     "an unknown document": (["schema", "plans"], "did you mean plan"),
     "an output folder that is not": ([*ASK, "-o", "nowhere/plan.json"], "nowhere"),
     "a folder that takes no files": ([*ASK, "-o", "/proc/x"], "/proc/x cannot be written"),
-    "a margin of everything": ([*ASK, "--memory-margin", "100%"], "memory_margin: expected at most 90 %, got 100 %"),
+    "a margin of everything": ([*ASK, "--memory-margin", "100%"], "--memory-margin: expected at most 90 %, got 100 %"),
     "a margin that is no number": ([*ASK, "--memory-margin", "nan"], "expected a number, and nan is none"),
     "a negative time": ([*ASK, "--stability", "detect=-5min"], "expected a time that is not negative, got '-5min'"),
     "a port that is none": (["serve", "--port", "99999999"], "--port: expected at most 65535, got 99999999"),
@@ -214,6 +235,11 @@ def test_bad_input_ends_with_one_clear_line(args, said, files):
     assert done.stderr.strip().isprintable()
 
 
+def test_a_value_of_a_variable_is_refused_under_its_name():
+    done = CliRunner().invoke(main, ASK, env={"PLAN_ZERO": "5"})
+    assert (done.exit_code, done.stderr) == (2, "plan: PLAN_ZERO: 5 does not exist; 0, 1, 2 and 3 do\n")
+
+
 @pytest.mark.parametrize("word", ["12288", "+64", " 64 "])
 def test_plain_counts_are_taken(word, monkeypatch):
     seen = []
@@ -243,7 +269,7 @@ def test_factors_are_read_from_the_line_and_refused_where_they_are_none(option):
     ask = ["predict", "--model", "mixtral-8x7b", "--gpus", "64", "--ep", "8", "--tp", "2", "--dry-run", option]
     assert CliRunner().invoke(main, [*ask, "1.25"]).exit_code == 0
     done = CliRunner().invoke(main, [*ask, "1,25"])
-    assert (done.exit_code, "expected a number, got '1,25'" in done.stderr) == (2, True)
+    assert (done.exit_code, "expected a plain number such as 1.25, got '1,25'" in done.stderr) == (2, True)
 
 
 def test_a_folder_and_a_link_to_nothing_in_place_of_a_name_are_called_so(tmp_path, monkeypatch):

@@ -101,7 +101,7 @@ def test_what_was_written_at_length_is_cut_and_no_pattern_is_shown():
     long = run("--model", "gpt3-1.3b", "--gpus", "8", "--stack", "a" * 3000)
     assert (long.exit_code, len(long.stderr) < 200) == (2, True)
     month = run("--model", "gpt3-1.3b", "--gpus", "8", "--as-of", "x")
-    assert month.stderr == "plan: as_of: expected a month such as 2024-12, got 'x'\n"
+    assert month.stderr == "plan: --as-of: expected a month such as 2024-12, got 'x'\n"
 
 
 def test_a_plan_over_groups_of_other_widths_is_priced_from_its_own_answer(tmp_path):

@@ -321,6 +321,13 @@ def test_a_script_for_other_devices_than_its_degrees_take_is_not_said_to_have_a_
     assert run("predict", path, "--gpus", "128").exit_code == 0
 
 
+def test_a_batch_that_replicas_do_not_divide_is_not_said_to_have_a_price(files):
+    said = " ".join(run("read", files / "train.sh", "--global-batch", "250").stdout.split())
+    assert "it has no price: micro-batch 1 x dp 4 does not divide the global batch of 250; 248 would" in said
+    assert run("predict", files / "train.sh", "--global-batch", "250").exit_code == 2
+    assert run("predict", files / "train.sh", "--global-batch", "252").exit_code == 0
+
+
 def test_experts_over_more_devices_than_there_are_are_not_said_to_have_a_price(tmp_path):
     path = tmp_path / "run.sh"
     path.write_text(
@@ -332,3 +339,11 @@ def test_experts_over_more_devices_than_there_are_are_not_said_to_have_a_price(t
     assert "one copy of its experts takes 32 GPUs, so 8 are not enough; --gpus 32 holds one" in said
     assert run("predict", path).exit_code == 3
     assert run("predict", path, "--gpus", "32").exit_code == 0
+
+
+def test_an_answer_is_read_with_bandwidths_as_people_write_them(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(run("--model", "llama3.2-1b", "--gpus", 16, "--no-reasons", "--format", "json").stdout)
+    said = " ".join(run("read", path).stdout.split())
+    assert "bandwidth 450 GB/s" in said
+    assert ".0 B/s" not in said

@@ -111,13 +111,32 @@ def test_a_batch_nearby_is_named_before_tensor_ranks_over_several_nodes():
     assert predict(PlanRequest(**asked, global_batch_size=5600)).fits
 
 
-def test_a_schedule_that_nobody_asked_for_gives_way_before_the_batch_and_is_refused_for_one_reason():
-    asked = {"model": "megascale-530b", "gpus": 11200, "global_batch_size": 6160}
-    pins = {"tp": 8, "pp": 35, "vpp": 3}
-    refused = predict(PlanRequest(**asked, pins=pins))
+def test_chunks_take_the_schedule_of_their_number_of_micro_batches_where_nobody_names_one():
+    asked, pins = {"model": "megascale-530b", "gpus": 11200}, {"tp": 8, "pp": 35, "vpp": 3}
+    found, named = (
+        predict(PlanRequest(**asked, global_batch_size=6160, pins=pins | more))
+        for more in ({}, {"schedule": "interleaved-groups"})
+    )
+    assert found.fits
+    assert found.prediction == named.prediction
+    usual = predict(PlanRequest(**asked, global_batch_size=5600, pins=pins))
+    assert usual.strategy.schedule == "interleaved-1f1b"
+
+
+def test_chunks_of_a_stack_without_that_schedule_are_refused_for_one_reason():
+    asked = {"model": "llama3-8b", "gpus": 64, "stack": "torchtitan", "global_batch_size": 72}
+    refused = predict(PlanRequest(**asked, pins={"pp": 8, "vpp": 2}))
     assert [one.rule for one in refused.rejected] == ["interleave-groups"]
-    assert refused.nearest.subject == "--schedule interleaved-groups"
-    assert predict(PlanRequest(**asked, pins=pins | {"schedule": "interleaved-groups"})).fits
+
+
+def test_adapters_that_do_not_fit_are_told_the_narrow_weights_under_which_they_do():
+    asked = {"model": "llama3-70b", "gpus": 4, "cluster": "rtx4090-8x", "adapters": "16", "reasons": False}
+    refused = plan(PlanRequest(**asked))
+    assert (refused.status, refused.nearest.subject) == ("infeasible", "--base-precision nf4")
+    found = plan(PlanRequest(**asked, base_precision="nf4"))
+    assert found.prediction.iteration_seconds == pytest.approx(refused.nearest.iteration_seconds)
+    wide = plan(PlanRequest(**asked, base_precision="bf16"))
+    assert wide.nearest.subject != "--base-precision nf4"
 
 
 def test_chunks_need_not_divide_the_gpus():

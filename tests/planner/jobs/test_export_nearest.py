@@ -45,6 +45,13 @@ def test_the_nearest_plan_is_what_its_question_answers_fits_and_can_be_exported(
     assert export(found, name).files
 
 
+def test_a_usual_margin_of_memory_is_that_of_the_stack_that_is_named():
+    asked = {"model": "llama3.1-405b", "gpus": 1024, "reasons": False}
+    said = nearest_expressible(api.plan(PlanRequest(**asked)), "deepspeed")
+    found = api.plan(PlanRequest(**asked, framework="deepspeed"))
+    assert f" in {found.prediction.iteration_seconds:.4g} s on stack deepspeed (plan --for deepspeed)" in said
+
+
 def test_pins_that_have_to_go_are_named():
     said = hint({"pp": 2, "tp": 2}, "accelerate")
     assert "pp 1" in said

@@ -150,7 +150,7 @@ def test_what_megatron_refuses_or_no_price_has_is_refused_with_its_word(more, re
 def test_data_parallel_ranks_that_do_not_make_up_the_devices_are_refused(tmp_path):
     done = predicted(tmp_path, DENSE + "--data-parallel-size 3")
     assert done.exit_code == 2
-    assert "dp 3 x tp 2 x cp 1 x pp 2 is not 16 GPUs; the nearest that works: --dp 4, the rest as asked" in done.stderr
+    assert "dp 3 x tp 2 x pp 2 is not 16 GPUs; the nearest that works: --dp 4, the rest as asked" in done.stderr
     assert predicted(tmp_path, DENSE + "--data-parallel-size 4").exit_code == 0
 
 

@@ -287,4 +287,4 @@ def test_degrees_that_are_no_single_numbers_are_refused_later_in_a_line(tmp_path
         main, ["predict", "--from", "deepspeed", str(path), "--model", "llama3-8b", "--gpus", "8", "--tp", "4,8"]
     )
     assert done.exit_code == 2
-    assert "tp: one strategy is priced at a time" in done.stderr
+    assert ": one strategy is priced at a time; give one value" in done.stderr

@@ -281,6 +281,8 @@ def test_a_script_that_makes_deepspeed_s_configuration_of_options(more, precisio
     assert (job.fields["precision"], job.pins["zero_stage"], job.pins["micro_batch_size"]) == (precision, 3, 4)
     assert job.pins["offload"] == "optimizer+parameters"
     assert "adapters" not in job.fields
+    said = "neither bf16 nor fp16 is given; fp16 is priced, as is usual with --zero_stage; --precision changes it"
+    assert (said in job.assumed) == (more == "")
 
 
 WORDS = [word for row in OPTIONS for word in (row.word, *row.older)]

@@ -106,7 +106,7 @@ def test_a_schedule_that_waits_for_weights_gradients_is_refused():
 def test_words_that_say_no_adapters_are_refused_by_the_command(text):
     result = CliRunner().invoke(main, ["--model", "llama3-8b", "--gpus", "8", "--adapters", text])
     assert result.exit_code == 2
-    assert result.stderr.startswith("plan: adapters: ")
+    assert result.stderr.startswith("plan: --adapters: ")
     assert result.stderr.count("\n") == 1
 
 

@@ -295,7 +295,7 @@ def test_a_utilisation_above_all_that_was_measured_on_as_many_such_devices_is_to
     found = resolve(PlanRequest(model="gpt3-175b", gpus=1024, cluster="dgx-a100-80gb"))
     row = strategies(tp=8, pp=8, dp=16, num_microbatches=96)
     (said,) = above_measured(found.scenario, row, 0.9)
-    best = float(re.search(r"or more \(([\d.]+)%", said)[1]) / 100
+    best = float(re.search(r"was measured: ([\d.]+)%", said)[1]) / 100
     assert 0.4 < best < 0.7
     assert above_measured(found.scenario, row, best - 0.01) == ()
     small = resolve(PlanRequest(model="gpt3-175b", gpus=8, cluster="dgx-a100-80gb"))
