@@ -203,9 +203,10 @@ def _shardings(scenario, *, tp, early, ranks, any_degree):
     group = scenario.group
     inner = group.tiers[0].domain or group.gpus_per_node
     spans = {group.gpus_per_node, inner, 4 * inner, *(tier.domain for tier in group.tiers)}
-    near = {math.gcd(ranks, max(span // tp, 1)) for span in spans if 1 < span < scenario.gpus}
-    degrees = factors_of(ranks) if any_degree else {ranks, *near}
     for zero in scenario.stack.supports.zero_stages:
+        parts = {scenario.gpus // 2, scenario.gpus // 4} if zero >= 2 else set()
+        near = {math.gcd(ranks, max(span // tp, 1)) for span in spans | parts if 1 < span < scenario.gpus}
+        degrees = factors_of(ranks) if any_degree else {ranks, *near}
         if zero == 0:
             yield 0, 1
         elif zero == 1 or zero in early:
