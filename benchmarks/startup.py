@@ -18,12 +18,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 IMPORTS = "import numpy, pydantic, click, rich.console; from ortools.sat.python import cp_model"
 QUESTIONS = {
-    "--model 175b --gpus 12288": (2.5, 250),
-    "--model 175b --gpus 12288 --no-reasons": (1.8, 250),
-    "--model deepseek-v3 --gpus 2048": (3.6, 300),
-    "--model llama3.1-405b --gpus 16384": (2.2, 300),
-    "--model 22b --gpus 128 --cluster a100-h100-mixed": (4.5, 300),
-    "--model 175b --gpus 1048576": (5.0, 500),
+    "--model 175b --gpus 12288": (2.2, 230),
+    "--model 175b --gpus 12288 --no-reasons": (1.5, 200),
+    "--model deepseek-v3 --gpus 2048": (3.6, 270),
+    "--model llama3.1-405b --gpus 16384": (2.1, 250),
+    "--model 22b --gpus 128 --cluster a100-h100-mixed": (3.5, 280),
+    "--model 175b --gpus 1048576": (2.2, 250),
 }
 """Command lines with what they may take: times the imports alone, and MiB at the peak."""
 

@@ -27,9 +27,10 @@ from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
 from planner.search.core_bounds import core_bound, know_bound, layer_bound, passes_bound
+from planner.search.fitting import part_fitting
 from planner.search.least_bytes import SPARING, known_bytes, least_bytes
 from planner.search.least_memory import least_memory_split, least_memory_strategies, search_least_memory
-from planner.search.priced import Priced, price_cores
+from planner.search.priced import Priced, price_pairs
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.cache import cached_space
 from planner.space.lattice import PASSES, Begun, Likely, Space, begin, build
@@ -360,7 +361,10 @@ def _far_left_out(begun: Begun, objective: Objective) -> Space | None:
 def _best_of(begun: Begun, rows: Ints, objective: Objective) -> tuple[Space, float, Strategies | None]:
     """Some of the rows, the seconds or bytes of the best strategy of them that fits, and it, where there is any."""
     some = begun.finish(rows[:: max(-(-len(rows) // SAMPLE), 1)])
-    priced = price_cores(some, np.arange(len(some.cores)), objective.scenario)
+    fitting, _ = part_fitting(some, np.arange(len(some.cores)), objective.scenario)
+    if fitting is None:
+        return some, math.inf, None
+    priced = price_pairs(some.cores, fitting.place, fitting.rows, fitting.memory, objective.scenario)
     needs = priced.even_split_peak_bytes if objective.by_memory else priced.even_split_seconds
     possible = np.flatnonzero(priced.fits & np.isfinite(needs))
     if not len(possible):

@@ -21,16 +21,14 @@ from costmodels.iteration import (
     with_step,
 )
 from costmodels.memory.even_peaks import even_peaks
-from costmodels.memory.host import host_fits
 from costmodels.memory.limits import memory_limit
-from costmodels.memory.rows import RowBytes, row_bytes
+from costmodels.memory.rows import RowBytes
 from costmodels.names import Recompute
 from costmodels.node_groups import AnyScenario, Mixed, MixedStrategies, mixed_bytes, mixed_seconds, parts_of
 from costmodels.pricing import know
 from costmodels.scenario import Scenario
 from costmodels.step.traffic import share_steps
 from costmodels.strategy import Bools, Floats, Ints, Strategies
-from planner.space.lattice import Space
 from planner.stages.bounds import StageRows, stage_lower_bound
 from planner.stages.from_strategies import (
     framework_split,
@@ -96,20 +94,6 @@ def price_mixed_strategies(rows: MixedStrategies, mixed: Mixed) -> Priced:
     unknown = np.full(len(rows), np.inf)
     least = np.where(bound.feasible, value, np.inf)
     return Priced(rows, seconds.groups[0], memory.groups[0], unknown, least, unknown, bound.feasible, problems)
-
-
-def price_cores(space: Space, cores: Ints, scenario: Scenario) -> Priced:
-    """Every allowed (core, sharding) pair of the given cores, priced in full."""
-    place, rows = pairs(space, cores, scenario)
-    return price_pairs(space.cores.take(cores), place, rows, row_bytes(rows, scenario), scenario)
-
-
-def pairs(space: Space, cores: Ints, scenario: Scenario) -> tuple[Ints, Strategies]:
-    """Which of the cores each allowed pair has, and the pairs as rows; those that fit the host."""
-    place, option = np.nonzero(space.allowed[cores])
-    rows = space.rows(cores[place], option)
-    fits = host_fits(rows, scenario)
-    return (place, rows) if fits.all() else (place[fits], rows.take(fits))
 
 
 def price_pairs(cores: Strategies, place: Ints, rows: Strategies, memory: RowBytes, scenario: Scenario) -> Priced:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from costmodels.memory.even_peaks import even_peaks
+from costmodels.memory.host import host_fits
 from costmodels.memory.rows import row_bytes
+from planner.search.priced import price_pairs
 from tests.planner.brute_force import brute_force
 from tests.scenarios import changed_device
 
@@ -37,3 +39,12 @@ def agree(outcome, seconds):
     assert outcome.best.iteration == pytest.approx(seconds, rel=3e-9)
     assert outcome.lower_bound <= outcome.best.iteration
     assert outcome.lower_bound == pytest.approx(seconds, rel=3e-9)
+
+
+def price_cores(space, cores, scenario):
+    """Every allowed pair of a core and a sharding option, priced in full, but what does not fit the hosts."""
+    place, option = np.nonzero(space.allowed[cores])
+    rows = space.rows(cores[place], option)
+    fits = np.flatnonzero(host_fits(rows, scenario))
+    rows, place = rows.take(fits), place[fits]
+    return price_pairs(space.cores.take(cores), place, rows, row_bytes(rows, scenario), scenario)

@@ -133,10 +133,10 @@ def counted(monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "searches", "cores", "priced", "memory", "laid_out", "alone", "calls", "chains"),
     [
-        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 20, 240_000, 262_000, 130_000, 0, 9, 23, 0),
-        (DEEPSEEK, 20, 245_000, 598_000, 90_000, 241, 9, 22, 125),
-        ({"model": "llama3.1-405b", "gpus": 16384}, 20, 246_000, 549_000, 63_000, 0, 9, 21, 0),
-        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 61_000, 78_000, 12_500, 0, 0, 4, 0),
+        ({"model": "175b", "gpus": 12288, "global_batch_size": 6144}, 20, 240_000, 184_000, 122_000, 0, 8, 22, 0),
+        (DEEPSEEK, 20, 201_000, 315_000, 95_000, 234, 8, 21, 83),
+        ({"model": "llama3.1-405b", "gpus": 16384}, 20, 246_000, 264_000, 61_000, 0, 8, 20, 0),
+        ({"model": "22b", "gpus": 128, "cluster": "a100-h100-mixed"}, 8, 61_000, 49_000, 10_500, 0, 0, 4, 0),
     ],
 )
 def test_a_plan_with_its_reasons_takes_a_bounded_number_of_searches_cores_and_strategies(

@@ -17,9 +17,9 @@ from planner.search import memory_savers
 from planner.search.core_bounds import with_memory
 from planner.search.memory_savers import DEGREES, FAR, NO_MARGIN, saved_below, with_savers
 from planner.search.objective import search_question
-from planner.search.priced import price_cores
 from planner.search.question import resolve_search
 from planner.space.lattice import build
+from tests.planner.searched import price_cores
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
 ROUNDING = 1e-9

@@ -13,9 +13,9 @@ from costmodels.memory.rows import row_bytes
 from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.search.best_first import search
-from planner.search.priced import price_cores
 from planner.space.lattice import build
 from tests.drawn import drawn_scenarios
+from tests.planner.searched import price_cores
 from tests.scenarios import changed_device, changed_link, random_rows
 
 SOME = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

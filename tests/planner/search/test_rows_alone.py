@@ -11,10 +11,10 @@ from costmodels import strategy
 from costmodels.iteration import row_seconds
 from costmodels.memory.rows import row_bytes
 from costmodels.step.traffic import share_steps
-from planner.search.priced import price_cores
 from planner.space.lattice import build
 from planner.stages.from_strategies import stage_bounds
 from tests.drawn import drawn_scenarios
+from tests.planner.searched import price_cores
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 

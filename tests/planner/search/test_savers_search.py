@@ -20,12 +20,11 @@ from planner.request.budget import Budget
 from planner.request.pins import parse_pins
 from planner.search.best_first import search
 from planner.search.core_bounds import core_bound
-from planner.search.priced import price_cores
 from planner.space.lattice import build
 from planner.stages.from_strategies import least_peaks, stage_bounds
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import every_row
-from tests.planner.searched import agree, tightened, tried
+from tests.planner.searched import agree, price_cores, tightened, tried
 from tests.scenarios import toy_cluster, toy_model, toy_stack
 
 PINS = {"offload": "any", "rank_order": "tp-cp-ep-dp-pp"}

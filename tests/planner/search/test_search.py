@@ -16,14 +16,13 @@ from planner.request.pins import parse_pins
 from planner.search import best_first
 from planner.search.best_first import search
 from planner.search.core_bounds import core_bound, known_bound
-from planner.search.priced import price_cores
 from planner.search.split import solve_split
 from planner.space.lattice import build
 from planner.stages.from_strategies import assignment_of, least_peaks, problem_of, stage_bounds
 from planner.stages.solver import solve
 from tests.drawn import drawn_scenarios
 from tests.planner.brute_force import brute_force_by_price_strategy, ends_for, every_row, seconds_and_bytes, slack
-from tests.planner.searched import agree, tightened, tried
+from tests.planner.searched import agree, price_cores, tightened, tried
 from tests.scenarios import changed_device, toy_device, toy_group, toy_model, toy_scenario, toy_stack
 
 pytestmark = pytest.mark.usefixtures("few_cores_at_a_time")

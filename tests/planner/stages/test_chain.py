@@ -19,7 +19,6 @@ from costmodels.pricing import price_of_terms, price_strategy, stage_seconds
 from costmodels.strategy import strategies
 from planner.request.budget import Budget
 from planner.search.core_bounds import core_bound
-from planner.search.priced import price_cores
 from planner.search.split import best_split, given_split
 from planner.space.lattice import build
 from planner.stages.chain import solve_chain
@@ -29,6 +28,7 @@ from planner.stages.solver import solve
 from tests.drawn import drawn_depths, drawn_scenarios
 from tests.planner.brute_force import brute_force_by_price_strategy, every_row, splits_of
 from tests.planner.search.test_expert_search import agree, expert_rows, found, tightened
+from tests.planner.searched import price_cores
 from tests.scenarios import changed_device, toy_hybrid, toy_scenario, toy_stack
 
 pytestmark = pytest.mark.usefixtures("few_cores_at_a_time")
