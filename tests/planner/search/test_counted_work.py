@@ -1,5 +1,6 @@
 """What a question costs, counted: lattices laid out, strategies priced, modules loaded. Bounds that keep that small."""
 
+import os
 import subprocess
 import sys
 
@@ -166,3 +167,11 @@ def test_a_question_loads_neither_the_solver_nor_the_readers_of_files():
     unread = {"ortools", "tree_sitter", "planner.jobs.readers", "yaml", "http.server", "multiprocessing", "numpy.ma"}
     assert not loaded & unread
     assert sum(name.partition(".")[0] in {"hardware", "costmodels", "planner"} for name in loaded) < 275
+
+
+def test_linear_algebra_of_a_command_keeps_to_one_thread_unless_the_user_says_otherwise():
+    code = "import os, planner.cli; print(*(os.environ[name + '_NUM_THREADS'] for name in ('OPENBLAS', 'MKL')))"
+    said = {**os.environ, "MKL_NUM_THREADS": "3"}
+    said.pop("OPENBLAS_NUM_THREADS", None)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=said)
+    assert done.stdout.split() == ["1", "3"]
