@@ -110,7 +110,8 @@ def best_plan(
         found = best_plan(resolve_search(moved.request), budget, reasons=reasons, there=moved)
         return note_savers(found, resolved.request, moved)
     if search.outcome.best is not None:
-        return found_plan(prefer_measured(search, budget), budget, reasons=reasons)
+        none_starts = there is not None and there.any_framework
+        return found_plan(prefer_measured(search, budget), budget, reasons=reasons, none_starts=none_starts)
     near = nearest_request(resolved, budget, short=search.outcome.memory_refused > 0)
     refused = _infeasible(resolved, refusal_reasons(resolved, search.space, search.outcome))
     return refused.model_copy(update={"nearest": near.advice, "nothing_near": near.tried})
@@ -156,8 +157,8 @@ def _settled(search: Search, budget: Budget, *, largest: int) -> dict[str, Any]:
     }
 
 
-def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
-    """The plan that a search found, with its reasons.
+def found_plan(search: Search, budget: Budget, *, reasons: bool = True, none_starts: bool = False) -> Plan:
+    """The plan that a search found, with its reasons; ``none_starts`` where nothing fits that its framework starts.
 
     Where the budget ended the search, what the reasons come across may be better: that is the plan then.
     """
@@ -165,7 +166,7 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
     efforts = SEVERAL_GROUPS if several else ONE_GROUP
     settled = _with_trust(search, budget)
     if not (reasons and resolved.request.reasons):
-        return Plan(**settled | _start(search, settled))
+        return Plan(**settled | _start(search, settled, none_starts=none_starts))
     budget.settle("comparing with other choices")
     tried = challenges(search, budget.part(efforts.challenges, share=1 / 3))
     others = runners_up(search, tried, budget.part(efforts.runners_up, share=1 / 2))
@@ -181,7 +182,7 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
         settled["better_validated"] = better_validated(
             outcome, search.taken, search.objective.scenario, resolved.margin
         )
-    settled |= _start(search, settled)
+    settled |= _start(search, settled, none_starts=none_starts)
     settled["alternatives"], settled["why_not"] = alternatives(search, others.best), why_not_lines(search, tried)
     budget.settle("looking for what would help")
     helps = what_helps(search, budget.part(efforts.helps, share=1.0))  # last, as it takes all the time that is left
@@ -194,9 +195,9 @@ def found_plan(search: Search, budget: Budget, *, reasons: bool = True) -> Plan:
     )
 
 
-def _start(search: Search, settled: Mapping[str, Any]) -> dict[str, Any]:
+def _start(search: Search, settled: Mapping[str, Any], *, none_starts: bool = False) -> dict[str, Any]:
     """Fields that say whether the stack's framework starts a plan of these fields, behind other warnings."""
-    refused = not_startable(search)
+    refused = not_startable(search, none_starts=none_starts)
     startable = not (refused or makes_no_programs(search.resolved.scenario))
     return {"warnings": (*settled["warnings"], *refused), "startable": startable}
 

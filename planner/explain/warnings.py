@@ -39,7 +39,7 @@ from planner.rules.rule import Rule
 from planner.search.choice import NEARLY_FULL
 from planner.search.core_bounds import known_bound
 from planner.search.given_by_group import broken_rules
-from planner.search.memory_savers import SEARCHES, saver_options
+from planner.search.memory_savers import saver_options
 from planner.search.objective import Objective, Search, build_below
 from planner.search.question import for_framework
 from planner.search.split import TOLERANCE
@@ -191,11 +191,11 @@ def makes_no_programs(scenario: Scenario) -> bool:
     return scenario.group.accelerator.vendor in BY_XLA and needs_cuda(scenario.stack.name)
 
 
-def not_startable(search: Search) -> tuple[str, ...]:
+def not_startable(search: Search, *, none_starts: bool = False) -> tuple[str, ...]:
     """The remark that a plan cannot be started, where no framework was asked for; none where it can, or nobody knows.
 
     Which framework a stack of somebody's own stands for is not known, but none has other degrees by node group. What it
-    starts is looked for among the rows that the search has seen, under their even split.
+    starts is looked for among the rows that the search has seen, under their even split, unless ``none_starts`` that fits.
     """
     objective, request, best = search.objective, search.resolved.request, search.taken
     framework = framework_of(objective.scenario.stack.name, adapters=request.adapters)
@@ -211,7 +211,8 @@ def not_startable(search: Search) -> tuple[str, ...]:
         return ()
     of_the_job = [lack for rule, lack in broken if rule.reads == ("tp",)]
     lack = of_the_job[0] if of_the_job else broken[0][1]
-    other = "" if of_the_job else f"; {_startable(search, rules, question)}"
+    could = "nor any other that fits" if none_starts else _startable(search, rules, question)
+    other = "" if of_the_job else f"; {could}"
     return (f"{framework} cannot start this plan: {lack}{other}",)
 
 
@@ -289,7 +290,7 @@ def _startable(search: Search, rules: Sequence[Rule], question: AnyScenario) -> 
             i = int(np.argmin(able.even_split_seconds))
             found.append((float(able.even_split_seconds[i]), able.rows.take(np.array([i]))))
     if not found:
-        return f"--for {scenario.framework}{SEARCHES}"
+        return f"--for {scenario.framework} searches for one that it can"
     seconds, row = min(found, key=lambda one: one[0])
     slower = f"{format_seconds(seconds)} ({seconds / search.taken.iteration - 1:+.1%})"
     return f"it starts {_degrees(row)}, {slower}; --for {scenario.framework} searches for the best that it can"

@@ -45,8 +45,6 @@ DEGREES: Final = ("tp", "cp", "pp", "dp", "vpp", "ep", "etp", "micro_batch_size"
 """Axes that a bound depends on and no rule of dominance ends with: fewer of their values leave the best in."""
 NO_FRAMEWORK: Final = "framework any (nothing fits that the stack's framework can start)"
 """The remark that a plan cannot be started as it is."""
-SEARCHES: Final = " searches for one that it can"
-"""How the warning of such a plan ends, which is no advice where that search has failed."""
 NO_MARGIN: Final = "(nothing fits with the usual one)"
 """The remark that a plan goes nearer to the edge of the memory though nobody asked for it."""
 _PLAIN: Final = {"recompute_num_layers": 1, "offload": OFFLOADS.index("none")}
@@ -78,6 +76,8 @@ class Instead(NamedTuple):
     """Seconds of an iteration of the best as asked; infinite where nothing fits."""
     searched: Searched | None = None
     """What was searched to find it, with all that saves memory, where that was the whole lattice."""
+    any_framework: bool = False
+    """Whether nothing fits that the stack's framework starts."""
 
 
 def answered_instead(
@@ -163,7 +163,8 @@ def with_savers(request: PlanRequest, resolved: Resolved, budget: Budget) -> Ins
         again = _freest(resolve_search(leaner), budget) if lean else None
         taken, whole = (leaner, again) if again else (asked, found)
         assert whole.outcome.best is not None
-        return Instead(_with_used(taken, resolved, whole.outcome.best.row), searched=whole)
+        used = _with_used(taken, resolved, whole.outcome.best.row)
+        return Instead(used, searched=whole, any_framework=taken.framework != request.framework)
     return None
 
 
@@ -269,20 +270,15 @@ def note_savers(found: Plan, request: PlanRequest, there: Instead) -> Plan:
     coded = _own_code(found, there.request, added - _PLAIN.keys())
     margin = there.request.memory_margin
     said += [f"memory margin {margin:.1%} {NO_MARGIN}"] if margin != request.memory_margin else []
-    gave_up = there.request.framework != request.framework
-    said += [NO_FRAMEWORK] if gave_up else []
+    said += [NO_FRAMEWORK] if there.any_framework else []
     said += coded
-    warnings = (*(map(_searched_in_vain, found.warnings) if gave_up else found.warnings), *coded.values())
+    warnings = (*found.warnings, *coded.values())
     changes: dict[str, object] = {"defaults": (*found.defaults, *said), "warnings": warnings}
     if math.isfinite(there.without):
         seconds = found.prediction.iteration_seconds
         text = f"{words}: {_faster(seconds, there)}"
         changes["saving_memory"] = Advice(subject=words, text=text, iteration_seconds=seconds)
     return found.model_copy(update=changes)
-
-
-def _searched_in_vain(warning: str) -> str:
-    return f"{warning.rpartition('; --for ')[0]}; nor any other that fits" if warning.endswith(SEARCHES) else warning
 
 
 def _own_code(found: Plan, request: PlanRequest, axes: Collection[str]) -> dict[str, str]:
