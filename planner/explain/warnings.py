@@ -195,7 +195,7 @@ def not_startable(search: Search, *, none_starts: bool = False) -> tuple[str, ..
     """The remark that a plan cannot be started, where no framework was asked for; none where it can, or nobody knows.
 
     Which framework a stack of somebody's own stands for is not known, but none has other degrees by node group. What it
-    starts is looked for among the rows that the search has seen, under their even split, unless ``none_starts`` that fits.
+    starts is looked for among the rows that the search has seen, under their even split, unless ``none_starts``.
     """
     objective, request, best = search.objective, search.resolved.request, search.taken
     framework = framework_of(objective.scenario.stack.name, adapters=request.adapters)
