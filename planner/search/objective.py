@@ -27,7 +27,7 @@ from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
 from planner.search.core_bounds import core_bound, know_bound, layer_bound, passes_bound
-from planner.search.fitting import part_fitting
+from planner.search.fitting import part_fitting, those_that_may_fit
 from planner.search.least_bytes import SPARING, known_bytes, least_bytes
 from planner.search.least_memory import least_memory_split, least_memory_strategies, search_least_memory
 from planner.search.priced import Priced, price_pairs
@@ -118,7 +118,8 @@ class Objective:
         """
         reach = margin * below * (1.0 + TOLERANCE)
         space = build_below(self, pins, reach, budget=budget)
-        return self.search(space, budget=budget, margin=margin, confirm=confirm, below=below)
+        fit = those_that_may_fit(space, np.arange(len(space.cores)), self.scenario)
+        return self.search(space, budget=budget, among=fit, margin=margin, confirm=confirm, below=below)
 
     def bounds(self, pins: Mapping[str, Pin]) -> bool:
         """Whether ``layer_bound`` is one of all strategies that the pins allow."""
