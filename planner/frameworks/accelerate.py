@@ -46,6 +46,7 @@ RULES: Final = (
     usual("accelerate-offload-shards", FSDP2),
     usual("accelerate-precision", "accelerate.utils.dataclasses: PrecisionType",
         "bf16", "fp16", "fp32", "fp8", "fp8-current", "fp8-rowwise"),
+    usual("accelerate-frozen", "transformers.distributed.tensor_parallel: ColwiseParallel.shard_param"),
 )  # fmt: skip
 
 OWN_CODE: Final = (
