@@ -25,6 +25,7 @@ RULES: Final = (
     FrameworkRule("accelerate-device", ("tp",), NO_TORCH,
         "accelerate.state: DistributedType.XLA, which is neither FSDP nor MULTI_GPU", not_made_by(TPU)),
     FrameworkRule("accelerate-pipeline", ("pp",), "no pipeline; pp is {pp}", _CONFIG, one("pp")),
+    usual("accelerate-frozen", "transformers.distributed.tensor_parallel: ColwiseParallel.shard_param"),
     usual("accelerate-experts", _CONFIG),
     usual("accelerate-expert-tensor", _CONFIG),
     usual("accelerate-gradients", FSDP2),
@@ -46,7 +47,6 @@ RULES: Final = (
     usual("accelerate-offload-shards", FSDP2),
     usual("accelerate-precision", "accelerate.utils.dataclasses: PrecisionType",
         "bf16", "fp16", "fp32", "fp8", "fp8-current", "fp8-rowwise"),
-    usual("accelerate-frozen", "transformers.distributed.tensor_parallel: ColwiseParallel.shard_param"),
 )  # fmt: skip
 
 OWN_CODE: Final = (
