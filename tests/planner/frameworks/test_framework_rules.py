@@ -34,6 +34,7 @@ MLP, NORMS = module_mask(["mlp"]), module_mask(["layernorm"])
 FP4 = changed_device(toy_scenario(precision="nvfp4"), peak=NARROW)
 ADAPTED = toy_scenario(stack=toy_stack(adapters={"rank": 8}))
 PACKED = toy_scenario(stack=toy_stack(adapters={"rank": 8}, base_precision="nf4"))
+EIGHT_BITS = toy_scenario(stack=toy_stack(adapters={"rank": 8}, base_precision="int8"))
 FUSED = toy_scenario(stack=toy_stack(loss="fused"))
 MUON = toy_scenario(stack=toy_stack(optimizer="muon"))
 EIGHT = toy_scenario(stack=toy_stack(optimizer="adam-8bit"))
@@ -174,6 +175,7 @@ PAIRS = {
     "accelerate-offload-share": (HALF, {}, {"offload": EVERYTHING}),
     "accelerate-offload-shards": (PLAIN, {"offload": EVERYTHING, "zero_stage": 3}, {"offload": EVERYTHING}),
     "accelerate-precision": (PLAIN, {}, FP4),
+    "accelerate-bytes": (EIGHT_BITS, {"zero_stage": 0}, {"zero_stage": 3}),
     "accelerate-frozen": (PACKED, {"tp": 1}, {"tp": 2}),
     "nanotron-device": (PLAIN, {}, ASCEND),
     "nanotron-recompute-groups": (PLAIN, {}, {"recompute_num_layers": 2}),
