@@ -209,11 +209,17 @@ def not_startable(search: Search, *, none_starts: bool = False) -> tuple[str, ..
     broken = _broken(best.row, rules, question)
     if not broken or makes_no_programs(objective.scenario):
         return ()
-    of_the_job = [lack for rule, lack in broken if rule.reads == ("tp",)]
+    of_the_job = [lack for rule, lack in broken if _of_the_job(rule, question)]
     lack = of_the_job[0] if of_the_job else broken[0][1]
     could = "nor any other that fits" if none_starts else _startable(search, rules, question)
     other = "" if of_the_job else f"; {could}"
     return (f"{framework} cannot start this plan: {lack}{other}",)
+
+
+def _of_the_job(rule: Rule, question: AnyScenario) -> bool:
+    """Whether it refuses every strategy: of the one axis that it reads, a single rank too."""
+    alone = {"tp": np.ones(1, dtype=np.int64)}
+    return rule.reads == ("tp",) and not all(np.all(rule.passes(alone, part)) for part in parts_of(question))
 
 
 def _broken(row: Strategies, rules: Sequence[Rule], question: AnyScenario) -> list[tuple[Rule, str]]:

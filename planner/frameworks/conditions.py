@@ -220,6 +220,9 @@ _COMMON: Final[Mapping[str, tuple[tuple[str, ...], str, Condition]]] = {
     "fused-loss": (("tp",), "no loss fused with the head's product; plain works",
         fact(lambda x: x.switches.loss == "plain")),
     "loss": (("tp",), "no loss in blocks of {loss_block} tokens", fact(lambda x: x.switches.loss_block == 0)),
+    "frozen": (("tp",),
+        "no tensor ranks {tp} over frozen weights in {base_precision}: bitsandbytes cannot split them; 1 works",
+        lambda c, x: (c["tp"] == 1) | (x.switches.base_precision in {None, "bf16", "fp32"})),
     "adapters": (("tp",), "no adapters {adapters}; megatron-bridge trains them",
         fact(lambda x: x.switches.adapters is None)),
 }  # fmt: skip

@@ -23,6 +23,7 @@ RULES: Final = (
         "no tensor ranks {tp} inside {pp} pipeline stages: AutoTP splits whole models", _ENGINE, apart("tp", "pp")),
     FrameworkRule("deepspeed-sequence", ("sequence_parallel",), "no sequence parallelism over AutoTP's ranks",
         "deepspeed.runtime.tensor_parallel.config", lambda c, _x: c["sequence_parallel"] == 0),
+    usual("deepspeed-frozen", "deepspeed.module_inject.layers: LinearLayer"),
     usual("deepspeed-context-kind", "deepspeed.runtime.sequence_parallel.ulysses_sp", "a2a"),
     FrameworkRule("deepspeed-context-pipeline", ("cp", "pp"), "no context ranks {cp} inside {pp} pipeline stages",
         _GRID, apart("cp", "pp")),

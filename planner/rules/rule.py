@@ -38,7 +38,7 @@ def listed(values: Iterable[object]) -> str:
 
 
 _OF_MODEL: Final = ("num_layers", "num_heads", "num_query_groups", "hidden_size", "ffn_hidden_size")
-_OF_SWITCHES: Final = ("optimizer", "main_params", "adapters", "offload_fraction", "loss_block")
+_OF_SWITCHES: Final = ("optimizer", "main_params", "adapters", "base_precision", "offload_fraction", "loss_block")
 
 
 def words_of(row: Mapping[str, Any], model: Model, switches: Switches, **more: Any) -> dict[str, Any]:

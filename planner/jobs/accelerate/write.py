@@ -93,6 +93,10 @@ def _remarks(job: Job) -> tuple[str, ...]:
         "recompute every layer: model.gradient_checkpointing_enable()": (
             strategy.recompute == "full" and not strategy.zero_stage
         ),
+        "give the frozen weights of 4 bits BitsAndBytesConfig(bnb_4bit_quant_storage=torch.bfloat16), without which "
+        "they are not sharded": (
+            strategy.zero_stage == SHARDED_PARAMETERS and (job.switches.base_precision or "").startswith(("nf4", "fp4"))
+        ),
         "scale by rows: Accelerator(kwargs_handlers=[AORecipeKwargs(config=Float8LinearConfig.from_recipe_name("
         '"rowwise"))])': job.precision == "fp8-rowwise",
         "every machine needs its own --machine_rank and the first one's --main_process_ip": job.node_count > 1,

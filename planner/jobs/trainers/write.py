@@ -176,11 +176,17 @@ def _doubled(job: Job) -> bool:
     return "double" in str(job.asked("base_precision"))
 
 
+def _storage(job: Job) -> dict[str, Any]:
+    """What frozen weights of 4 bits are packed into: bytes, which are usual, are not sharded."""
+    sharded = job.strategy.zero_stage == SHARDED_PARAMETERS and _BITS.get(str(job.asked("base_precision"))) == 4
+    return {"bnb_4bit_quant_storage": "bfloat16"} if sharded else {}
+
+
 def _of_trl(document: dict[str, Any], job: Job) -> dict[str, Any]:
     """Without what its command says: the task; TRL knows adapters by use_peft alone."""
     left = _without(document, {"stage", "finetuning_type", "quantization_bit"})
     modules = left.pop("lora_target_modules", None)
-    left |= {"use_bnb_nested_quant": True} if _doubled(job) else {}
+    left |= ({"use_bnb_nested_quant": True} if _doubled(job) else {}) | _storage(job)
     return left | ({"lora_target_modules": modules.split(",")} if modules else {}) | {"dataset_name": _DATA}
 
 
@@ -209,6 +215,7 @@ def _of_swift(document: dict[str, Any], job: Job) -> dict[str, Any]:
     modules, task = left.pop("target_modules", None), str(job.asked("task") or "finetune")
     named = {"target_modules": modules.split(",")} if modules else {}
     bits = {"quant_method": "bnb", "bnb_4bit_use_double_quant": _doubled(job)} if "quant_bits" in left else {}
+    bits |= _storage(job)
     own = {"tuner_type": "lora" if modules else "full", "torch_dtype": _TORCH_FORMATS[job.precision]}
     paired = {"rlhf_type": task} if HOW["swift"].tasks[task] == "rlhf" else {}
     return {**left, **own, **named, **bits, **paired, "dataset": [_DATA]}

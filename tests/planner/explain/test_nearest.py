@@ -130,7 +130,7 @@ def test_chunks_of_a_stack_without_that_schedule_are_refused_for_one_reason():
 
 
 def test_adapters_that_do_not_fit_are_told_the_narrow_weights_under_which_they_do():
-    asked = {"model": "llama3-70b", "gpus": 4, "cluster": "rtx4090-8x", "adapters": "16", "reasons": False}
+    asked = {"model": "qwen2.5-14b", "gpus": 1, "cluster": "rtx4090-8x", "adapters": "16", "reasons": False}
     refused = plan(PlanRequest(**asked))
     assert (refused.status, refused.nearest.subject) == ("infeasible", "--base-precision nf4")
     found = plan(PlanRequest(**asked, base_precision="nf4"))

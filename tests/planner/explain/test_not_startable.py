@@ -28,6 +28,13 @@ def test_a_plan_that_megatron_refuses_says_so_and_what_it_starts():
     assert said.endswith("--for megatron-lm searches for one that it can")
 
 
+def test_a_plan_of_too_many_ranks_is_not_taken_for_a_job_that_a_framework_never_starts():
+    asked = {"model": "llama3-70b", "gpus": 4, "cluster": "aws-g6", "adapters": "16", "base_precision": "nf4"}
+    (said,) = remarks(**asked, reasons=False)
+    assert said.startswith("accelerate cannot start this plan: it takes no tensor ranks 4 over frozen weights in nf4")
+    assert said.endswith("1 works; nor any other that fits")
+
+
 def test_what_another_framework_would_start_has_its_price():
     (said,) = remarks(model="llama3-8b", gpus=64, stack="torchtitan", framework="any")
     own = plan(PlanRequest(model="llama3-8b", gpus=64, framework="torchtitan", reasons=False))

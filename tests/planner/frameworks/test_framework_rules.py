@@ -33,6 +33,8 @@ BIASED = toy_scenario(model=with_experts(toy_model()).model_copy(update={"ffn_bi
 MLP, NORMS = module_mask(["mlp"]), module_mask(["layernorm"])
 FP4 = changed_device(toy_scenario(precision="nvfp4"), peak=NARROW)
 ADAPTED = toy_scenario(stack=toy_stack(adapters={"rank": 8}))
+PACKED = toy_scenario(stack=toy_stack(adapters={"rank": 8}, base_precision="nf4"))
+EIGHT_BITS = toy_scenario(stack=toy_stack(adapters={"rank": 8}, base_precision="int8"))
 FUSED = toy_scenario(stack=toy_stack(loss="fused"))
 MUON = toy_scenario(stack=toy_stack(optimizer="muon"))
 EIGHT = toy_scenario(stack=toy_stack(optimizer="adam-8bit"))
@@ -84,6 +86,7 @@ PAIRS = {
     "deepspeed-layers": (PLAIN, {"pp": 2}, {"pp": 3}),
     "deepspeed-tensor-pipeline": (PLAIN, {"tp": 2}, {"tp": 2, "pp": 2}),
     "deepspeed-sequence": (PLAIN, {"tp": 2}, {"tp": 2, "sequence_parallel": 1}),
+    "deepspeed-frozen": (PACKED, {"tp": 1}, {"tp": 2}),
     "deepspeed-context-kind": (PLAIN, {"cp": 2, "cp_kind": A2A}, {"cp": 2}),
     "deepspeed-context-pipeline": (PLAIN, {"cp": 2}, {"cp": 2, "pp": 2}),
     "deepspeed-context-tensor": (PLAIN, {"cp": 2}, {"cp": 2, "tp": 2}),
@@ -172,6 +175,8 @@ PAIRS = {
     "accelerate-offload-share": (HALF, {}, {"offload": EVERYTHING}),
     "accelerate-offload-shards": (PLAIN, {"offload": EVERYTHING, "zero_stage": 3}, {"offload": EVERYTHING}),
     "accelerate-precision": (PLAIN, {}, FP4),
+    "accelerate-bytes": (EIGHT_BITS, {"zero_stage": 0}, {"zero_stage": 3}),
+    "accelerate-frozen": (PACKED, {"tp": 1}, {"tp": 2}),
     "nanotron-device": (PLAIN, {}, ASCEND),
     "nanotron-recompute-groups": (PLAIN, {}, {"recompute_num_layers": 2}),
     "nanotron-schedule": (LLAMA, {"schedule": F1B}, {"schedule": LOOP}),

@@ -118,3 +118,19 @@ def test_what_a_recipe_does_not_have_is_said():
     asked = {"model": "llama3-8b", "gpus": 8, "stack": "deepspeed", "reasons": False, "top": 0, "loss_block": 512}
     made = export(predict(PlanRequest(**asked, pins={"zero_stage": 3})), "llamafactory")
     assert any("loss_block 512 tokens" in one for one in made.remarks)
+
+
+@pytest.mark.parametrize(
+    ("target", "stack", "file", "written"),
+    [
+        ("trl", "transformers", "sft.yaml", "bnb_4bit_quant_storage: bfloat16"),
+        ("trl", "deepspeed", "sft.yaml", "bnb_4bit_quant_storage: bfloat16"),
+        ("swift", "deepspeed", "recipe.yaml", "bnb_4bit_quant_storage: bfloat16"),
+        ("accelerate", "transformers", "accelerate.yaml", "bnb_4bit_quant_storage=torch.bfloat16"),
+    ],
+)
+def test_frozen_weights_of_4_bits_are_packed_into_what_is_sharded(target, stack, file, written):
+    asked = {"model": "llama3-8b", "gpus": 8, "stack": stack, "adapters": "16", "reasons": False, "top": 0}
+    for stage in (2, 3):
+        plan = predict(PlanRequest(**asked, base_precision="nf4", pins={"zero_stage": stage}))
+        assert (written in export(plan, target).files[file]) is (stage == 3)

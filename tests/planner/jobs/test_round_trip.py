@@ -7,7 +7,7 @@ from planner import plan as ask
 from planner.analyses.read_job import read_job
 from planner.frameworks.registry import FRAMEWORKS
 from planner.jobs.imported import complete
-from planner.jobs.job import assumed_stack
+from planner.jobs.job import Inexpressible, assumed_stack, broken, job_of
 from planner.jobs.reader import CommandReader, DocumentReader
 from planner.jobs.readers import READERS
 from planner.jobs.registry import TARGETS, export
@@ -83,12 +83,9 @@ def sharded(plan):
 
 
 def writable(plan, name):
-    """All but what the framework's version lacks, which it is refused for.
-
-    The torchtitan that reads TOML always splits norms over tensor ranks; Megatron-LM adds those of fp32 up in fp32.
-    """
-    if name == "torchtitan":
-        return plan.strategy.tp == 1 or plan.strategy.sequence_parallel
+    """All but what the framework's version lacks; Megatron-LM adds gradients of fp32 up in fp32."""
+    if name in VERSIONS:
+        return not any(broken(job_of(plan), name, version=VERSIONS[name]))
     return (plan.request.get("main_grads"), plan.request["precision"]) != ("bf16", "fp32")
 
 
@@ -110,6 +107,16 @@ def test_a_plan_that_was_written_is_read_back_as_the_same_plan(name, tmp_path, p
         assert states(found, name) == states(plan, name), label(plan)
     assert len(tried) >= count // 2
     assert len({plan.strategy.model_dump_json() for plan in tried}) > count // 3
+
+
+def test_what_only_the_newer_torchtitan_starts_is_refused_and_not_written_otherwise():
+    pins = {"tp": 4, "sequence_parallel": True, "pp": 2, "zero_stage": 0}
+    asked = PlanRequest(model="llama3-8b", gpus=8, framework="torchtitan", pins=pins, reasons=False, top=0)
+    plan = predict(asked)
+    assert export(plan, "torchtitan").files
+    assert not writable(plan, "torchtitan")
+    with pytest.raises(Inexpressible, match="no ZeRO stage 0 with 4 tensor ranks and 2 pipeline stages"):
+        export(plan, "torchtitan", version=VERSIONS["torchtitan"])
 
 
 @pytest.mark.parametrize(
