@@ -117,7 +117,7 @@ def _rule(scenario: Scenario) -> str:
         said = "" if plain else f", {model.batch_tokens / 1e6:.3g} M tokens"
         return f"the batch it was trained with{said}{'' if exact else ', as near as the GPUs divide'}"
     wanted = max(SMALLEST_BATCH_TOKENS, BATCH_TOKENS_PER_GPU * scenario.gpus) / scenario.seq_length
-    rule = "1024 tokens per GPU, at least 4 Mi"
+    rule = "1024 tokens per GPU, at least 4 Mi in all"
     if batch < wanted + 1.0:
         return rule
     return f"{rule}: {math.ceil(wanted)}, up to a power of two times the {scenario.gpus:,} GPUs or a part of them"
