@@ -78,6 +78,20 @@ def test_a_job_that_waits_costs_what_its_cheapest_place_will():
     assert COSTS["cost"](None, [Option(point, 0.0, 1.0, late=False) for point in points], 1.0) == [3.0, 5.0, 3.0]
 
 
+def test_fairness_weighs_the_logarithm_of_a_share_and_who_waits_as_who_is_slowest():
+    job, points = SimpleNamespace(priority=3.0), [None, *(SimpleNamespace(flops=flops) for flops in (1.0, 4.0))]
+    shares = COSTS["fairness"](job, [Option(point, 0.0, 1.0, late=False) for point in points], 1.0)
+    assert shares == pytest.approx([3 * np.log(4), 3 * np.log(4), 0.0])
+
+
+def test_what_fairness_has_found_is_told_in_words_alone():
+    told = []
+    asked = queue_of(queue(SMALL | {"gpus": [8]}, SMALL | {"gpus": [8]}, objective="fairness"))
+    allocate(asked, progress=told.append)
+    said = {(each.best, each.bound) for each in told if each.so_far}
+    assert said == {(None, None)}
+
+
 def test_the_objectives_want_different_things(divided):
     def sums(name):
         values = {}
@@ -163,6 +177,7 @@ def test_gpus_that_leave_a_node_group_out_are_said():
     found = allocate(queue_of(queue(SMALL, gpus=16)))
     assert found.assumed[0] == "the fastest 16 of 48 GPUs in whole nodes: 16 new"
     assert not allocate(queue_of(queue(SMALL, gpus=48))).assumed[0].startswith("the fastest")
+    assert not queue_of(queue(SMALL, cluster="dgx-h100", gpus=16)).taken
 
 
 @pytest.mark.parametrize("limit", ["60", "60s", "1 min"])
@@ -200,6 +215,19 @@ def test_jobs_that_may_not_wait_and_do_not_fit_are_infeasible():
     assert found.statement == f"{needed}; nearest that works: j1 waits"
 
 
+def test_jobs_that_may_wait_are_not_named_where_the_others_do_not_fit():
+    firm = LARGER | {"gpus": [32], "groups": ["new"], "may_wait": False}
+    found = allocate(queue_of(queue(firm, SMALL | {"gpus": [8]}, firm)))
+    assert "at least 32 new for j0 + 32 new for j2, of " in found.statement
+
+
+def test_the_job_that_is_said_to_wait_is_one_without_which_the_others_fit():
+    firm = LARGER | {"gpus": [32], "groups": ["new"], "may_wait": False}
+    aside = LARGER | {"gpus": [16], "groups": ["old"], "may_wait": False, "priority": 0.5}
+    found = allocate(queue_of(queue(firm, firm, aside)))
+    assert found.statement.endswith("; nearest that works: j1 waits")
+
+
 def test_a_job_that_may_not_wait_and_fits_nowhere_is_told_what_is_short_and_how_many_devices_would_do():
     huge = {"model": "175b", "groups": ["new"], "may_wait": False, "pins": {"offload": "none", "tp": 8, "cp": 1}}
     found = allocate(queue_of(queue(huge)))
@@ -233,6 +261,12 @@ def test_placements_are_whole_nodes():
     assert counts[0] == [("old", 8), ("old", 16), ("new", 8), ("new", 16), ("new", 32)]
     assert counts[1] == [("old", 8), ("new", 8), ("new", 32)]
     assert counts[2] == [("new", 16), ("new", 32)]
+
+
+def test_a_node_of_one_device_is_a_placement():
+    single = {"groups": [MIXED["groups"][1] | {"gpus_per_node": 1, "nodes": 2}]}
+    asked = queue_of(queue(SMALL, cluster=MIXED | single))
+    assert [at.gpus for at in placements(asked.jobs[0], asked.cluster)] == [1, 2]
 
 
 def test_waiting_comes_after_the_period():

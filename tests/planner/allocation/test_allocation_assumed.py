@@ -71,3 +71,18 @@ def test_two_processes_find_what_one_finds():
     asked = queue_of(queue(SMALL | {"max_gpus": 16}, LARGER | {"max_gpus": 16}))
     one, two = allocate(asked), allocate(asked, workers=2)
     assert [job.placed for job in one.jobs] == [job.placed for job in two.jobs]
+
+
+@pytest.mark.parametrize(
+    ("job", "objective", "said"),
+    [({}, "throughput", False), ({}, "weighted-finish", True), ({"deadline": "30 d"}, "throughput", True)],
+)
+def test_when_those_who_wait_start_is_said_as_the_objective_and_deadlines_reckon(job, objective, said):
+    found = allocate(queue_of(queue(SMALL | {"gpus": [8], "groups": ["new"]} | job, objective=objective)))
+    assert ("or when jobs have ended" in found.assumed[-1]) == said
+
+
+def test_what_a_move_takes_is_said_where_one_job_of_several_runs():
+    running = SMALL | {"gpus": [8], "running": {"group": "old", "gpus": 8}}
+    found = allocate(queue_of(queue(running, SMALL | {"gpus": [8]})))
+    assert any(line.startswith("a move takes a checkpoint") for line in found.assumed)

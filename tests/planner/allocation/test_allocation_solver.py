@@ -58,6 +58,13 @@ def test_only_sums_of_the_last_objective_are_told():
     assert min(told) == pytest.approx(found.value)
 
 
+def test_the_bound_that_is_told_is_in_the_units_of_the_sum():
+    told, places = [], np.array([0, 0])
+    dear = Options(places, places, np.array([2, 1]), (np.array([1.0, 3.0]),), np.array([1]))
+    solve(dear, budget=Budget(), report=lambda *both: told.append(both))
+    assert told == [(pytest.approx(3.0), pytest.approx(3.0))]
+
+
 @pytest.mark.parametrize("unproved", [1, 2])
 def test_a_choice_is_proved_where_it_is_under_every_objective(unproved, monkeypatch):
     solved, calls = cp_model.CpSolver.solve, []

@@ -82,6 +82,16 @@ def test_in_a_long_queue_starts_are_reckoned_at_fewer_moments(monkeypatch):
     assert max(some) > max(ends)
 
 
+def test_in_a_long_queue_half_of_the_moments_are_left_for_those_far_away(monkeypatch):
+    only = {"gpus": [16, 32], "groups": ["new"]}
+    asked = queue_of(queue(*[LARGER | only] * 40, period="2 d", objective="weighted-finish"))
+    points = curves.curves(asked, budget=Budget()).points
+    monkeypatch.setattr("planner.allocation.options.MOST_WAYS_TO_WAIT", 1)
+    starts = sorted({option.start for option in options_of(asked, points)[0] if option.after})
+    soon = 2 * 86400 + 2 * max(point.seconds for point in points[0])
+    assert [start > soon for start in starts] == [False] * 4 + [True] * 3
+
+
 def test_jobs_that_end_within_the_period_are_followed_as_soon_as_they_are_done():
     only = {"gpus": [32], "groups": ["new"]}
     found = allocate(queue_of(queue(*[LARGER | only] * 3, period="30 d", objective="weighted-finish")))

@@ -4,6 +4,8 @@ import csv
 import json
 import subprocess
 import sys
+import time
+from collections import Counter, deque
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -165,20 +167,40 @@ def test_a_shard_that_is_none_is_refused(tmp_path, shard):
     assert (done.exit_code, "--shard" in done.stderr) == (2, True)
 
 
-def test_progress_says_what_a_person_wants_to_know():
-    progress = Progress(total=100, known=20)
+def optimal(days):
     document = {
         "request": {"objective": "time", "model": {"name": "m"}, "gpus": 8, "cluster": {"name": "c"}},
-        "prediction": {"training_days": 2.5},
+        "prediction": {"training_days": days},
         "peak_memory_bytes": 1.0,
     }
-    progress.add([Finished("a", "optimal", json.dumps(document), None, 0.1)])
+    return Finished("a", "optimal", json.dumps(document), None, 0.1)
+
+
+def test_progress_says_what_a_person_wants_to_know():
+    progress = Progress(total=100, known=20)
+    progress.add([optimal(2.5)])
     progress.add([Finished("b", "failed", None, "why", 0.1)])
     told = live.line(progress)
     assert told.startswith("22 of 100 points, ")
     assert "1 failed" in told
     assert told.endswith("best 2.5 days (m on 8 x c)")
     assert " left" in told
+
+
+def test_the_best_so_far_of_a_sweep_is_the_least_of_all_answers():
+    progress = Progress(total=3)
+    progress.add([optimal(2.5), optimal(1.5), optimal(3.5)])
+    assert progress.best == (1.5, "1.5 days (m on 8 x c)")
+
+
+def test_the_rate_of_a_sweep_before_its_second_batch_is_over_all_its_time():
+    progress = Progress(total=10, counts=Counter(optimal=5), started=time.monotonic() - 5.0)
+    assert 0.0 < progress.rate <= 1.0
+
+
+def test_what_a_sweep_has_left_is_reckoned_of_the_points_that_nobody_has_answered():
+    progress = Progress(total=100, known=20, marks=deque([(0.0, 0), (5.0, 10)]))
+    assert (progress.rate, progress.left) == (2.0, 40.0)
 
 
 def test_the_sweep_is_not_paid_for_by_other_commands():

@@ -167,6 +167,14 @@ def test_a_later_answer_takes_the_place_of_a_failure_and_of_nothing_else(tmp_pat
         assert [one.status for one in store.every()] == ["infeasible"]
 
 
+def test_merging_keeps_the_first_of_two_failures_and_counts_none(tmp_path):
+    for place in ("first", "second"):
+        with Store.open(tmp_path / place) as store:
+            store.add([answering.Finished("k", "failed", None, place, 0.0)])
+    assert merge([tmp_path / "second"], tmp_path / "first") == 0
+    assert [error for *_, error in answers(tmp_path / "first")] == ["first"]
+
+
 def test_a_second_process_is_refused_while_the_first_writes(tmp_path):
     path = tmp_path / "runs.sqlite"
     with Store.open(path):
@@ -342,3 +350,9 @@ def test_the_record_of_a_result_is_that_of_a_plan(tmp_path):
         assert record["strategy"]["dp"] >= 1
         assert record["prediction"]["iteration_seconds"] > 0
         assert "wall_seconds" not in record["proof"]
+
+
+def test_a_lock_that_somebody_removed_is_no_error_when_the_run_ends(tmp_path):
+    with Store.open(tmp_path / "runs.sqlite"):
+        (tmp_path / "runs.sqlite.lock").unlink()
+    assert not (tmp_path / "runs.sqlite.lock").exists()

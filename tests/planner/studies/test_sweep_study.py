@@ -77,6 +77,12 @@ def test_shards_are_the_whole_in_parts(parts):
     assert sorted(found) == list(range(200))
 
 
+def test_neighbours_whose_machines_alone_differ_are_in_one_shard():
+    asked = study_of(BASE | {"gpus": [8, 16, 24], "cluster": {"price": [f"{dollars} $/h" for dollars in range(1, 9)]}})
+    parts = [{point.lattice for point in points_of(asked, shard=(part, 2))} for part in (1, 2)]
+    assert parts == [{0, 2}, {1}]
+
+
 @pytest.mark.parametrize("suffix", ["toml", "json", "yaml"])
 def test_a_study_is_read_from_every_kind_of_file(tmp_path, suffix):
     texts = {"toml": TOML, "json": json.dumps(SMALL), "yaml": json.dumps(SMALL)}
