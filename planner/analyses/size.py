@@ -274,7 +274,8 @@ def _nearest(sizes: Sizes, limits: Limits) -> Option | None:
 def _frame(sizes: Sizes, limits: Limits, resolved: Resolved) -> dict[str, object]:
     defaults = [line for line in resolved.defaults if not line.startswith("global batch") and line != SPARES]
     if sizes.request.global_batch_size is None:
-        rule = "1024 tokens per GPU, at least 4 Mi in all, rounded up to a power of two times the GPUs or a part of them"
+        least = "1024 tokens per GPU, at least 4 Mi in all"
+        rule = f"{least}, rounded up to a power of two times the GPUs or a part of them"
         defaults.append(f"global batch as `plan` takes it for each size: {rule}; --global-batch fixes it")
     if resolved.stability:
         defaults.append("interruptions, repairs and spare nodes counted in time and cost")
