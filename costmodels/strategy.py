@@ -328,13 +328,12 @@ def combinations(codes: Iterable[tuple[NDArray[Any], int]], length: int) -> tupl
     told = [(column, count) for column, count in codes if count > 1]
     size, most = 1, max(4 * length, LARGEST_TABLE)
     largest = max(most, length * max((count for _, count in told), default=1))
-    key: NDArray[Any] = np.zeros(
-        length, dtype=np.int32 if largest < 2**31 else np.int64
-    )  # half as wide is twice as fast
+    wide = np.int32 if largest < 2**31 else np.int64  # half as wide is twice as fast
+    key: NDArray[Any] = np.zeros(length, dtype=wide)
     for column, count in told:
         if size * count > most:  # fewer are there than there may be
             size, numbered = _numbered(key, size)
-            key = numbered.astype(key.dtype)
+            key = numbered.astype(wide)
         key *= count
         key += column
         size *= count

@@ -27,10 +27,11 @@ from planner.request.resolve import Resolved
 from planner.search.best_first import MARGIN, Outcome, promising, search
 from planner.search.choice import Choice, choose, width
 from planner.search.core_bounds import core_bound, know_bound, layer_bound, passes_bound
-from planner.search.fitting import part_fitting, those_that_may_fit
+from planner.search.first_strategy import first_strategy
+from planner.search.fitting import those_that_may_fit
 from planner.search.least_bytes import SPARING, known_bytes, least_bytes
 from planner.search.least_memory import least_memory_split, least_memory_strategies, search_least_memory
-from planner.search.priced import Priced, price_pairs
+from planner.search.priced import Priced
 from planner.search.split import TOLERANCE, Incumbent, best_split
 from planner.space.cache import cached_space
 from planner.space.lattice import PASSES, Begun, Likely, Space, begin, build
@@ -40,10 +41,6 @@ MANY = 1 << 17
 """Rows of a lattice without switches from which what is far slower is left out of it."""
 LEAST = 1 / 32
 """Share of the rows, those of the least bounds, that a first strategy is looked for in."""
-SAMPLE = 256
-"""Rows that it is looked for in, and as many of those that are like the best of them."""
-LIKE = ("pp", "ep", "schedule")
-"""Axes in which these are like it."""
 AFTER = 3e4
 """Effort of the search after a time limit that left none: some rows are priced, and their layers hardly split."""
 FAR = 2.05
@@ -348,30 +345,13 @@ def _far_left_out(begun: Begun, objective: Objective) -> Space | None:
     place = int(LEAST * len(bound))
     least = np.flatnonzero(bound <= np.partition(bound, place)[place])
     untimed = replace(begun, table=replace(begun.table, budget=None))
-    some, first, best = _best_of(untimed, least, objective)
-    if best is None:
+    some, found = first_strategy(untimed, least, bound, objective.scenario, by_memory=objective.by_memory)
+    if not math.isfinite(found):
         return begun.finish()
-    alike = np.logical_and.reduce([begun.table.shared[name] == getattr(best, name)[0] for name in LIKE])
-    second = _best_of(untimed, np.flatnonzero(alike & (bound < first)), objective)[1]
     try:
-        return near_lattice(begun, objective, FAR * min(first, second), bound)
+        return near_lattice(begun, objective, FAR * found, bound)
     except OutOfTime:
         return replace(some, below=float(bound.min()), sampled=True)
-
-
-def _best_of(begun: Begun, rows: Ints, objective: Objective) -> tuple[Space, float, Strategies | None]:
-    """Some of the rows, the seconds or bytes of the best strategy of them that fits, and it, where there is any."""
-    some = begun.finish(rows[:: max(-(-len(rows) // SAMPLE), 1)])
-    fitting, _ = part_fitting(some, np.arange(len(some.cores)), objective.scenario)
-    if fitting is None:
-        return some, math.inf, None
-    priced = price_pairs(some.cores, fitting.place, fitting.rows, fitting.memory, objective.scenario)
-    needs = priced.even_split_peak_bytes if objective.by_memory else priced.even_split_seconds
-    possible = np.flatnonzero(priced.fits & np.isfinite(needs))
-    if not len(possible):
-        return some, math.inf, None
-    best = possible[[needs[possible].argmin()]]
-    return some, float(needs[best[0]]), priced.rows.take(best)
 
 
 def _after_the_limit(objective: Objective, space: Space) -> Outcome:
