@@ -267,10 +267,8 @@ class Breakdown:
 
     def rows(self) -> list[dict[str, float]]:
         """Every iteration's terms by name."""
-        columns = self.columns()
-        return [
-            dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)
-        ]
+        names, columns = zip(*self.columns().items(), strict=True)
+        return [dict(zip(names, row, strict=True)) for row in np.stack(columns, axis=1).tolist()]
 
 
 def sends_at(strategies: Strategies, seconds: RowSeconds, stages: NDArray[np.int64]) -> Floats:
@@ -341,15 +339,13 @@ def fullest_stage(
 def at_stage(seconds: RowSeconds, held: Floats, again: Floats, hop: Floats) -> RowSeconds:
     """Seconds of strategies with the average layer and the sends of one stage of each in place of the model's.
 
-    ``held`` and ``again`` are the stages' layers and recomputed layers by kind, shape (N, K); ``hop`` their sends and
-    receives, shape (N,).
+    ``held`` and ``again``, (N, K), are its layers and recomputed layers by kind; ``hop``, (N,), its sends and receives.
     """
-    seconds = seconds.changed(send=hop)
     if seconds.kinds is None:
-        return seconds
+        return seconds.changed(send=hop)
     parts = ("layer_tp", "layer_cp", "layer_ep", "layer_launch", "selective", "layer_offload")
     mean: dict[str, Any] = {name: _average(held, seconds.kinds.each(name)) for name in parts}
-    return seconds.changed(**mean, recompute=_average(again, seconds.kinds.each("recompute")))
+    return seconds.changed(**mean, recompute=_average(again, seconds.kinds.each("recompute")), send=hop)
 
 
 def _average(layers: Floats, each: Floats) -> Floats:

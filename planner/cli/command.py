@@ -1,7 +1,6 @@
 """Commands and their options: help in groups, the usual ones first; each option once, and no answer over an input."""
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import click
@@ -30,8 +29,6 @@ _OWN: Final = "Options"
 _ALL: Final = "planner.help_all"
 TYPED: Final = "planner.typed"
 """Where a context keeps how its options were spelt."""
-_FIELD: Final = re.compile(r"(\w+(?=: )|[a-z0-9]+(?:_[a-z0-9]+)+)\b")
-"""A field with which a sentence begins; an axis of one word is one of the sentence's too."""
 _LONGEST_PIN: Final = 200
 _LONGEST_TEXT: Final = 4096
 
@@ -78,9 +75,7 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except BadRequest as error:
-            name = _FIELD.match(str(error))
-            if name and name[1] in ctx.meta[TYPED]:
-                error.args = (f"{ctx.meta[TYPED][name[1]]}{str(error)[name.end(1) :]}",)
+            error.args = (_as_typed(str(error), ctx.meta[TYPED]),)
             raise
 
     def _typed(self, ctx: click.Context, args: list[str]) -> dict[str, str]:
@@ -168,3 +163,14 @@ def stacked(*decorators: Decorator) -> Decorator:
         return function
 
     return decorate
+
+
+def _as_typed(sentence: str, typed: Mapping[str, str]) -> str:
+    """The sentence with the spelling that was typed of the field with which it begins.
+
+    A field of one word may be one of the sentence's own, as in "tp 7 does not divide", and needs its colon.
+    """
+    for field, spelling in typed.items():
+        if sentence.startswith((f"{field}: ", f"{field} ") if "_" in field else f"{field}: "):
+            return spelling + sentence.removeprefix(field)
+    return sentence
