@@ -12,6 +12,7 @@ from planner.answer.text import name_in
 from planner.explain.nearest import without
 from planner.frameworks.registry import FRAMEWORKS
 from planner.request.pins import parse_pins
+from planner.search.question import USUAL_MARGIN
 
 _DEGREES = ("tp", "cp", "pp", "dp", "ep", "etp")
 
@@ -48,8 +49,8 @@ def _found(plan: Plan, target: str, pins: Mapping[str, Any]) -> Plan | None:
     from planner.processes import check_interrupt
     from planner.request.request import PlanRequest
 
-    margin = ["memory_margin"] if any("sure to fit" in said for said in plan.defaults) else []  # the usual one
-    fields = {name: value for name, value in plan.request.items() if name not in {"stack", "pins", *margin}}
+    own = {"stack", "pins"} | ({"memory_margin"} if any(USUAL_MARGIN in said for said in plan.defaults) else set())
+    fields = {name: value for name, value in plan.request.items() if name not in own}
     fields |= {"framework": target, "pins": pins, "time_limit": None, "top": 0, "reasons": False}
     try:
         found = ask(PlanRequest(**fields))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from costmodels.node_groups import AnyScenario, Mixed, parts_of
 from planner.errors import BadRequest
@@ -11,6 +12,9 @@ from planner.request.fields import GIVEN_SPLIT
 from planner.request.request import PlanRequest
 from planner.request.resolve import Resolved, describe_gradients, resolve, written_gradients
 from planner.trust.memory import SURE, usual_margin
+
+USUAL_MARGIN: Final = "sure to fit"
+"""By what a plan's document tells a margin that nobody asked for, which another stack has otherwise."""
 
 
 def resolve_search(request: PlanRequest) -> Resolved:
@@ -28,7 +32,7 @@ def resolve_search(request: PlanRequest) -> Resolved:
     margin_of = usual_margin if usual else None
     found = resolve(request, margin_of=margin_of)
     by = " by runs of yours" * (found.software.calibrated.memory_margin is not None)
-    sure = f"{SURE:.0%} sure to fit{by}; --memory-margin 0 leaves none"
+    sure = f"{SURE:.0%} {USUAL_MARGIN}{by}; --memory-margin 0 leaves none"
     said = [f"memory margin {100 * found.margin:.3g}% ({sure})"] if usual else []
     if request.framework is None and (framework := _usual_framework(found)):
         if grads := written_gradients(found.request, framework):
